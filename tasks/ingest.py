@@ -1,0 +1,27 @@
+"""Ingest: read the wanted columns, leave out what the configuration excludes, keep them in the work folder."""
+
+from __future__ import annotations
+
+from configs.errors import DataError
+from tasks.data import sources, synthetic
+from tasks.data.workfolder import write_frame
+from tasks.handover import Records, Run
+from tasks.planning import features_of
+from tasks.policy import step
+from tasks.progress import about, report
+
+
+@step
+def ingest(run: Run) -> Records:
+    data = run.config.data
+    if run.rehearsal:
+        frame = _rehearsed(run)
+    else:
+        frame = sources.read_records(source=data.source.model_dump(), columns=data.columns(), missing=data.missing)
+        frame = sources.exclude(frame, [rule.model_dump() for rule in data.exclude])
+    if len(frame) < 2:
+        raise DataError("the source holds fewer than two records; nothing can be trained or tested on that")
+    path = run.work / "records.parquet"
+    write_frame(frame, path)
+    report(step="ingest", note=f"{about(len(frame))} rows, {len(frame.columns)} columns")
+    return Records(path=path, digest=sources.digest(frame, key=run.key), about=about(len(frame)))

@@ -1,0 +1,49 @@
+"""Opening a run: its configuration, its home, its key, and a work folder that is gone afterwards."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from configs.load import load, load_runtime
+from tasks.data.workfolder import sweep, work_folder
+from tasks.handover import Run
+from tasks.privacy.keys import population_key
+
+
+@contextmanager
+def opened(config_path: str, *, runtime: str, reason: str, rehearsal: bool) -> Iterator[Run]:
+    """Everything that the steps of one run need; the work folder is removed whatever happens.
+
+    Raises:
+        ConfigurationError: the configuration, the runtime or the population's key is wrong.
+    """
+    loaded, place = load(config_path), load_runtime(runtime)
+    name = f"{loaded.config.model}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+    with ExitStack() as stack:
+        if rehearsal:
+            home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="discreet-rehearsal-")))
+            environment: dict[str, str] = {}  # a key of its own: the population's is not even read
+        else:
+            home, environment = Path(place.home).expanduser().resolve(), dict(os.environ)
+            sweep(home)
+        key = population_key(home=home, population=loaded.config.privacy.population, environment=environment)
+        yield Run(
+            config=loaded.config,
+            config_text=loaded.text,
+            config_digest=loaded.digest,
+            runtime=place,
+            home=home,
+            work=stack.enter_context(work_folder(home, name)),
+            name=name,
+            reason=reason,
+            actor=getpass.getuser(),
+            rehearsal=rehearsal,
+            key=key,
+        )
