@@ -1,0 +1,312 @@
+"""A configuration file is either right, or refused with every fault it has."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from configs.errors import ConfigurationError
+from configs.load import MAX_BYTES, dotted, load, load_runtime
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+SHIPPED = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
+SHIPPED = [path for path in SHIPPED if path.name != "prefect.yaml"]
+GOOD = """
+model: readmission
+data:
+  source: {kind: csv, path: "${FOLDER}/records.csv"}
+  person: patient
+  label: {column: readmitted, positive: [Yes], negative: [No]}
+  features:
+    age: {kind: number, min: 0, max: 110}
+    sex: {kind: category, values: [F, M]}
+    ward: {kind: category, values: [01, 02, 1e3]}
+    diagnosis: {kind: icd9}
+privacy:
+  population: ward
+  unit: person
+  guarantee: {epsilon: 8, delta: 1e-6, planned_runs: 5}
+  run: {epsilon: 3, delta: 1e-6}
+  units: 50000
+  expected_batch: 5000
+  epochs: 10
+network: {kind: mlp, hidden: [8], prior_rate: 0.1, threshold: 0.2}
+training: {learning_rate: 1}
+gates: {min_auc: 0.6}
+schedule: {cron: "0 3 1 * *", timezone: Europe/Zurich}
+"""
+ENVIRONMENT = {"FOLDER": "/records"}
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "model.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def refusal(tmp_path: Path, text: str, environment: dict[str, str] = ENVIRONMENT) -> str:
+    with pytest.raises(ConfigurationError) as caught:
+        load(write(tmp_path, text), environment)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_every_shipped_configuration_is_right(path: Path) -> None:
+    loaded = load(path, {"DISCREET_DATA": "/a/secret/place"})
+    assert loaded.config.gates.policy()
+    assert "/a/secret/place" not in loaded.text
+
+
+def test_code_books_keep_the_text_that_is_written_and_numbers_are_numbers(tmp_path: Path) -> None:
+    loaded = load(write(tmp_path, GOOD), ENVIRONMENT)
+    features = loaded.config.data.features
+    assert features["ward"].model_dump()["values"] == ("01", "02", "1e3")
+    assert loaded.config.data.label.negative == ("No",)
+    assert loaded.config.privacy.guarantee.delta == 1e-6
+    assert loaded.config.data.source.model_dump()["path"] == "/records/records.csv"
+    assert features["age"].model_dump()["fill"] == 0
+    assert features["sex"].model_dump()["reference"] == "F"
+
+
+def test_a_configuration_cannot_be_changed_after_it_was_read(tmp_path: Path) -> None:
+    config = load(write(tmp_path, GOOD), ENVIRONMENT).config
+    with pytest.raises(ValidationError, match="frozen"):
+        config.privacy.epochs = 1000  # type: ignore[misc]
+
+
+def test_every_column_is_read_once_and_no_other(tmp_path: Path) -> None:
+    text = GOOD.replace("  person: patient", "  person: patient\n  exclude: [{column: age, values: [0]}]\n  checks: {unique: [stay]}")
+    columns = load(write(tmp_path, text), ENVIRONMENT).config.data.columns()
+    assert columns == ["patient", "readmitted", "age", "sex", "ward", "diagnosis", "stay"]
+
+
+def test_all_faults_of_a_file_are_reported_at_once_with_line_key_value_and_mend(tmp_path: Path) -> None:
+    text = refusal(
+        tmp_path,
+        """
+model: read mission
+data:
+  source: {kind: csv, path: "${NOPE}/x.csv", membr: a}
+  person: patient
+  label: {column: y, positive: [1, No], negative: [0, No]}
+  features:
+    age: {kind: number, min: 5, max: 1}
+    weight: {kind: number, min: 5, max: 10, fill: 11}
+    sex: {kind: category, values: [F, M, F]}
+    ward: {kind: category, values: [A], reference: B}
+    x: {kind: nmber}
+    z: {min: 1}
+  checks: {label_rate: {min: 0.5, max: 0.1}}
+privcy: 1
+privacy:
+  population: p
+  unit: person
+  guarantee: {epsilon: 1, delta: 1e-3, planned_runs: 5}
+  run: {epsilon: 3, delta: 1e-2}
+  units: 5200
+  expected_batch: 9000
+  epochs: abc
+network: {kind: linear, prior_rate: 0.1, threshold: .nan}
+gates: {min_auc: null, min_acu: 3}
+schedule: {cron: sometimes, timezone: Mars}
+""",
+        {},
+    )
+    for sentence in [
+        "line 4: data.source.path refers to ${NOPE}, and the environment variable NOPE is not set",
+        "line 4: data.source.membr is an unknown key; did you mean `member`?",
+        "line 2: model = read mission must be letters",
+        "line 6: data.label.negative must share no value with label.positive (No is in both)",
+        "line 8: data.features.age.max = 1 must be greater than min = 5",
+        "line 9: data.features.weight.fill = 11 must lie between min = 5 and max = 10",
+        "line 10: data.features.sex.values must not repeat a value (F appears more than once)",
+        "line 11: data.features.ward.reference = B must be one of values (A)",
+        "line 12: data.features.x.kind must be one of `number`, `category`, `icd9`",
+        "line 13: data.features.z.kind must be",
+        "line 14: data.checks.label_rate.max = 0.1 must be at least min = 0.5",
+        "line 21: privacy.units = 5200 needs guarantee.delta below 1/units",
+        "line 20: privacy.run epsilon = 3 must be at most guarantee.epsilon = 1",
+        "line 23: privacy.epochs = abc must be a valid number (expected passes",
+        "line 24: network.threshold = .nan must be a valid number",
+        "line 25: gates.min_auc = null must be a number: a limit of null would gate nothing",
+        "line 25: gates.min_acu is an unknown key; known keys: max_auc_drop, min_auc",
+        "line 26: schedule.cron = sometimes must be a five-field cron expression",
+        "line 26: schedule.timezone = Mars must be an IANA time zone",
+        "line 15: privcy is an unknown key; known keys:",
+        "training is missing (the optimiser)",
+    ]:
+        assert sentence in text, sentence
+    assert re.match(r".*model\.yaml: 21 faults\n", text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("epochs: 10", "epochs: 0.01", "epochs = 0.01 gives 0 steps"),
+        ("expected_batch: 5000", "expected_batch: 50001", "expected_batch = 50001 must be at most units = 50000"),
+        ("run: {epsilon: 3, delta: 1e-6}", "run: {epsilon: 3, delta: 1e-5}", "delta = 1e-05 must be at most guarantee.delta"),
+        ("  person: patient\n", "", "unit = person needs data.person"),
+        ("gates: {min_auc: 0.6}", "gates: {}", "must set at least one limit"),
+        ("gates: {min_auc: 0.6}", "gates: {min_auc: 1.6}", "min_auc = 1.6 must be less than 1"),
+        ("    diagnosis: {kind: icd9}", "    patient: {kind: icd9}", "must not hold `patient`: it is data.person"),
+        ("    diagnosis: {kind: icd9}", "    readmitted: {kind: icd9}", "must not hold `readmitted`: it is data.label.column"),
+        ("  features:", "  checks: {max_missing: {aeg: 0.1}}\n  features:", "max_missing names `aeg`"),
+        ("  features:", "  checks: {groups: {columns: [age], min_rows: 5}}\n  features:", "groups.columns names `age`, which is no category"),
+        ("network: {kind: mlp, hidden: [8]", "network: {kind: mlp, hidden: []", "network.hidden"),
+        ("network: {kind: mlp, hidden: [8]", "network: {kind: mlp, hidden: [0]", "network.hidden[0] = 0 must be greater than or equal to 1"),
+        ("units: 50000", "units: 50000\n  units: 60000", "privacy.units is written twice"),
+        ("model: readmission", "model: readmission\n? [a, b]\n: 1", "a key of the file must be a word"),
+        ("  source: {kind: csv, path: \"${FOLDER}/records.csv\"}", "  source: [1]", "data.source"),
+        ("schedule: {cron: \"0 3 1 * *\"", "schedule: {cron: \"0 0 31 2 *\"", "cron expression that fires"),
+    ],
+)
+def test_a_fault_between_keys_is_named(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    assert old in GOOD
+    assert expected in refusal(tmp_path, GOOD.replace(old, new))
+
+
+def test_rows_of_a_person_need_a_person_column(tmp_path: Path) -> None:
+    text = GOOD.replace("  person: patient\n", "").replace("unit: person", "unit: row\n  max_rows_per_person: 3")
+    assert "max_rows_per_person needs data.person" in refusal(tmp_path, text)
+    text = text.replace("\n  max_rows_per_person: 3", "")
+    assert load(write(tmp_path, text), ENVIRONMENT).config.privacy.unit == "row"
+
+
+def test_checks_between_columns_wait_for_columns_that_are_right(tmp_path: Path) -> None:
+    text = GOOD.replace("  features:", "  checks: {unique: [stay]}\n  features:").replace("max: 110", "max: -1")
+    assert "1 fault\n" in refusal(tmp_path, text)
+
+
+def test_a_reference_with_a_default_needs_no_variable(tmp_path: Path) -> None:
+    text = GOOD.replace("${FOLDER}", "${FOLDER:-/elsewhere}")
+    assert load(write(tmp_path, text), {}).config.data.source.model_dump()["path"] == "/elsewhere/records.csv"
+
+
+def test_without_an_environment_given_the_process_s_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOLDER", "/here")
+    assert load(write(tmp_path, GOOD)).config.data.source.model_dump()["path"] == "/here/records.csv"
+
+
+def test_the_secret_of_a_reference_is_neither_stored_nor_shown(tmp_path: Path) -> None:
+    text = GOOD.replace('{kind: csv, path: "${FOLDER}/records.csv"}', '{kind: sql, url: "${URL}", query: select 1}')
+    loaded = load(write(tmp_path, text), {"URL": "postgresql://me:hunter2@host/db"})
+    assert "hunter2" not in loaded.text + repr(loaded)
+    broken = text.replace("query: select 1", "qery: select 1").replace("kind: sql", "kind: sql, path: x")
+    assert "hunter2" not in refusal(tmp_path, broken, {"URL": "postgresql://me:hunter2@host/db"})
+    assert "hunter2" not in refusal(tmp_path, text.replace('"${URL}"', '["${URL}"]'), {"URL": "hunter2"})
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"\xff\xfe", "byte 0 is not UTF-8"),
+        (b"", "must hold keys and values"),
+        (b"- 1\n- 2\n", "must hold keys and values"),
+        (b"a: [1, 2", "line 1: is not valid YAML"),
+        (b"a: \x00", "is not valid YAML"),
+        (b"a: &x [*x]", "holds more than"),
+        (b"x" * (MAX_BYTES + 1), "is larger than"),
+        (b"a: " + b"[" * 200 + b"]" * 200, "nests deeper than"),
+        (b"a: " + b"[" * 100_000, "not valid YAML"),
+    ],
+)
+def test_what_is_no_configuration_is_refused_in_words(tmp_path: Path, content: bytes, expected: str) -> None:
+    path = tmp_path / "model.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=re.escape(expected)):
+        load(path, {})
+
+
+def test_aliases_that_multiply_are_refused_quickly(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [1,1,1,1,1,1,1,1,1,1]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    assert "holds more than" in refusal(tmp_path, "\n".join(lines))
+
+
+def test_a_missing_file_a_folder_and_an_unreadable_file_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="there is no such file"):
+        load(tmp_path / "none.yaml")
+    with pytest.raises(ConfigurationError, match="is a folder"):
+        load(tmp_path)
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        load(tmp_path / ("x" * 300))
+
+
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "model.yaml"
+    path.write_text(GOOD, encoding="utf-8-sig")
+    assert load(path, ENVIRONMENT).config.model == "readmission"
+
+
+def test_long_values_are_cut_in_messages(tmp_path: Path) -> None:
+    assert "…" in refusal(tmp_path, GOOD.replace("model: readmission", "model: " + "x" * 500))
+
+
+def test_paths_are_written_with_dots_and_indices() -> None:
+    assert dotted(("data", "exclude", 0, "column")) == "data.exclude[0].column"
+    assert dotted(()) == ""
+
+
+def test_the_local_runtime_lives_where_the_environment_says(tmp_path: Path) -> None:
+    assert load_runtime("local", {"DISCREET_HOME": "/srv/discreet"}).home == "/srv/discreet"
+    assert load_runtime("local", {}).home == "~/.discreet"
+    own = tmp_path / "own.yaml"
+    own.write_text("home: here\nthreads: 2\n")
+    assert load_runtime(str(own), {}).threads == 2
+
+
+def test_an_unknown_runtime_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigurationError, match="known: local"):
+        load_runtime("lokal")
+    with pytest.raises(ConfigurationError, match="there is no such file"):
+        load_runtime("nowhere/lokal.yaml", os.environ)
+
+
+def test_a_runtime_cannot_hold_a_key_that_changes_epsilon(tmp_path: Path) -> None:
+    own = tmp_path / "own.yaml"
+    for key in ("epsilon", "delta", "units", "expected_batch", "epochs", "clipping", "noise_multiplier", "privacy"):
+        own.write_text(f"home: here\n{key}: 1\n")
+        with pytest.raises(ConfigurationError, match=f"{key} is an unknown key"):
+            load_runtime(str(own), {})
+
+
+scalars = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=12))
+trees = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3), max_leaves=8)
+
+
+@given(text=st.text(max_size=200))
+def test_no_text_ends_in_a_traceback(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("fuzz") / "model.yaml"
+    path.write_text(text, encoding="utf-8", errors="surrogatepass", newline="")
+    with pytest.raises(ConfigurationError):
+        load(path, {})
+
+
+PLACES = re.findall(r"[\w-]+(?=:)", GOOD)
+VALUES = ["null", "-1", "0", "1e400", ".nan", ".inf", "[]", "{}", "[[1]]", "{a: {b: c}}", "''", "yes", "${X}", "!!python/object:os.system x", "2026-01-01", "0x1F", "🙂", "\"\\0\"", "*a", "&a b", "|", "- 1"]
+
+
+@given(data=st.data())
+def test_no_change_of_a_right_file_ends_in_a_traceback(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    lines = GOOD.strip().splitlines()
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(lines) - 1))
+        change = data.draw(st.sampled_from(["drop", "double", "value", "key", "inner"]))
+        value = data.draw(st.sampled_from(VALUES) | st.text(max_size=10))
+        if change == "drop":
+            lines[place] = ""
+        elif change == "double":
+            lines.insert(place, lines[place])
+        elif change == "value" and ":" in lines[place]:
+            lines[place] = f"{lines[place].split(':')[0]}: {value}"
+        elif change == "inner":
+            lines[place] = re.sub(r"(?<=: )[\w.]+", lambda _: value, lines[place])
+        else:
+            lines[place] = re.sub(r"[\w]+", lambda _: value, lines[place], count=1)
+    path = tmp_path_factory.mktemp("fuzz") / "model.yaml"
+    path.write_text("\n".join(lines), encoding="utf-8", errors="surrogatepass")
+    try:
+        load(path, ENVIRONMENT)
+    except ConfigurationError as error:
+        assert "Traceback" not in str(error)
