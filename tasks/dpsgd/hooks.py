@@ -1,0 +1,45 @@
+"""Per-unit gradients by Opacus's hooks (functorch for layers it has no rule for), clipped and summed."""
+
+import torch
+from opacus.grad_sample import GradSampleModule
+from torch import Tensor, nn
+
+from tasks.dpsgd.clipping import ClippingRule, UnitLoss, hooks_without_warning, probes, trainable, unit_losses
+from tasks.dpsgd.units import UnitBatch
+
+
+class HooksEngine:
+    """Serves any layer whose per-unit gradient Opacus can take; memory grows with units × parameters."""
+
+    name = "hooks"
+
+    def __init__(self, *, network: nn.Module, rule: ClippingRule, loss: UnitLoss) -> None:
+        self._hooked = GradSampleModule(network, loss_reduction="sum", strict=True)
+        self._rule = rule
+        self._loss = loss
+        self._parameters = trainable(network)
+        self._probes = probes(network)
+
+    def clipped_sum(self, batch: UnitBatch) -> list[Tensor]:
+        """See `Engine.clipped_sum`."""
+        if not len(batch):
+            return [torch.zeros_like(parameter) for parameter in self._parameters]
+        losses = unit_losses(self._hooked, self._loss, batch)
+        with hooks_without_warning():  # the hooks fill grad_sample; the gradients themselves are not wanted
+            torch.autograd.grad(losses.sum(), self._probes)
+        gradients: list[Tensor] = [getattr(each, "grad_sample").flatten(1) for each in self._parameters]  # noqa: B009
+        self._hooked.set_grad_sample_to_none()
+        by_parameter = [torch.linalg.vector_norm(gradient, dim=1) for gradient in gradients]
+        norms = torch.linalg.vector_norm(torch.stack(by_parameter), dim=0)
+        finite = norms.isfinite()
+        if not bool(finite.all()):  # a factor of zero would not do: 0 · NaN is NaN
+            norms, gradients = norms[finite], [gradient[finite] for gradient in gradients]
+        factors = self._rule.coefficients(norms)
+        return [
+            (factors @ gradient).view_as(parameter)
+            for gradient, parameter in zip(gradients, self._parameters, strict=True)
+        ]
+
+    def close(self) -> None:
+        """See `Engine.close`."""
+        self._hooked.cleanup()

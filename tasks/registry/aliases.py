@@ -1,0 +1,175 @@
+"""Registers model versions and moves the alias `champion`: on a promotion, and by compare-and-swap.
+
+MLflow moves aliases silently and takes whatever it is told last. Here the move happens under a lock, only on
+a decision `promoted`, and only if the champion is still the one the model was compared with.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tasks.registry.gate import Decision, Missing, Reason
+from tasks.registry.package import code_on_path
+from tasks.registry.tracking import Store, client, connected, locked, prepare
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from mlflow import MlflowClient
+
+CHAMPION = "champion"
+SPLIT_TAG = "discreet.split"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Champion:
+    """The version that holds the alias.
+
+    Attributes:
+        name: the registered model.
+        version: its number, as text.
+        split: fingerprint of the split it was trained on; None if the version does not say.
+    """
+
+    name: str
+    version: str
+    split: str | None
+
+
+def register(*, store: Store, name: str, model_uri: str, run_id: str, tags: Mapping[str, str]) -> str:
+    """Register a logged model as the next version.
+
+    Args:
+        store: where.
+        name: the registered model, created if new; no `/` and no `:`.
+        model_uri: what `log_run` returned.
+        run_id: its run.
+        tags: of the version; `discreet.split` is what a later model's comparison needs.
+
+    Returns:
+        The version, as text.
+    """
+    prepare(store)
+    service = client(store)
+    # MLflow's registry looks the model up at the process-wide URI, not at the client's.
+    with locked(store.home / "registry.lock"), connected(store):
+        if _registered(service, name) is None:
+            service.create_registered_model(name)
+        version = service.create_model_version(
+            name, source=model_uri, run_id=run_id, tags=dict(tags), model_id=model_uri.rpartition("/")[2]
+        )
+    return str(version.version)
+
+
+def champion(*, store: Store, name: str) -> Champion | None:
+    """The version that holds the alias now; None if none does, or the model is not registered."""
+    prepare(store)
+    service = client(store)
+    found = _registered(service, name)
+    if found is None or CHAMPION not in found.aliases:
+        return None
+    # Not through search_model_versions, which leaves aliases empty in MLflow 3.17.
+    version = service.get_model_version(name, str(found.aliases[CHAMPION]))
+    return Champion(name=name, version=str(version.version), split=version.tags.get(SPLIT_TAG))
+
+
+def settle(
+    *, store: Store, name: str, version: str, decision: Decision, compared_with: str | None
+) -> Decision:
+    """Write a decision on a version, and on a promotion move the alias to it.
+
+    Args:
+        store: where.
+        name: the registered model.
+        version: the version judged.
+        decision: the gate's.
+        compared_with: the champion's version when the evidence was gathered; None if there was none.
+
+    Returns:
+        The decision as it stands: a promotion turns `insufficient` if the champion has changed meanwhile,
+        since nothing is known of this model against the new one.
+    """
+    prepare(store)
+    service = client(store)
+    with locked(store.home / "registry.lock"):
+        holder = champion(store=store, name=name)
+        now = holder.version if holder else None
+        if decision.verdict == "promoted" and now != compared_with:
+            decision = _overtaken(decision, compared_with, now)
+        record = {
+            "discreet.verdict": decision.verdict,
+            "discreet.reasons": json.dumps(decision.to_json()["reasons"]),
+            "discreet.compared_with": compared_with or "none",
+        }
+        for key, value in record.items():
+            service.set_model_version_tag(name, version, key, value)
+        if decision.verdict == "promoted":
+            service.set_registered_model_alias(name, CHAMPION, version)
+    run_id = service.get_model_version(name, version).run_id
+    if run_id:
+        service.set_tag(run_id, "discreet.verdict", decision.verdict)
+    return decision
+
+
+def champion_scores(
+    *, store: Store, holder: Champion, split: str, records: "pd.DataFrame"
+) -> "np.ndarray | Missing":
+    """Score records with the champion, if the comparison would be a fair one.
+
+    Args:
+        store: where.
+        holder: the champion.
+        split: fingerprint of the split that held these records out.
+        records: raw records, held out from the model to be judged.
+
+    Returns:
+        Probabilities float64 [rows], or why there are none: the champion was trained on another split, so
+        that these rows may be among those it learnt from; it needs a column they lack; it does not load.
+    """
+    if holder.split != split:
+        return Missing(
+            why=f"the champion (version {holder.version}) was trained on another split, so some of these "
+            "rows may be its own training rows"
+        )
+    try:
+        model = load(store=store, name=holder.name, version=holder.version)
+        columns = [column.name for column in model.metadata.get_input_schema().inputs]
+        absent = [column for column in columns if column not in records.columns]
+        if absent:
+            return Missing(
+                why=f"the champion (version {holder.version}) reads columns that these records lack: "
+                f"{', '.join(absent)}"
+            )
+        return model.predict(records[columns])["probability"].to_numpy(dtype="float64")
+    except Exception as error:
+        return Missing(why=f"the champion (version {holder.version}) cannot be used: {type(error).__name__}")
+
+
+def load(*, store: Store, name: str, version: str) -> Any:
+    """Load a registered version as MLflow's pyfunc: `predict(frame)` gives one column `probability`."""
+    with connected(store) as mlflow, code_on_path():
+        return mlflow.pyfunc.load_model(f"models:/{name}/{version}", suppress_warnings=True)
+
+
+def _registered(service: "MlflowClient", name: str) -> Any:
+    """The registered model, or None if there is no such name."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return service.get_registered_model(name)
+    except MlflowException as error:
+        if error.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return None
+        raise
+
+
+def _overtaken(decision: Decision, compared_with: str | None, now: str | None) -> Decision:
+    """The same decision without the promotion, since the comparison is out of date."""
+    before = f"version {compared_with}" if compared_with else "no version"
+    after = f"version {now}" if now else "no version"
+    words = (
+        f"the champion changed while this model was judged: compared with {before}, now {after}; judge again"
+    )
+    reason = Reason(gate="champion", outcome="insufficient", words=words)
+    return replace(decision, verdict="insufficient", reasons=(reason, *decision.reasons))

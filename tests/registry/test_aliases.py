@@ -1,0 +1,137 @@
+"""Versions and the alias `champion`: what moves it, and what never does."""
+
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from tasks.registry.aliases import champion, champion_scores, load, register, settle
+from tasks.registry.gate import Decision, Missing, Reason
+from tasks.registry.tracking import client, log_run
+
+PROMOTED = Decision(
+    verdict="promoted", reasons=(Reason(gate="min_auc", outcome="passed", words="AUC is .66"),)
+)
+BLOCKED = Decision(
+    verdict="blocked",
+    reasons=(Reason(gate="min_auc", outcome="blocked", words="AUC is .5", number=0.5, limit=0.6),),
+)
+INSUFFICIENT = Decision(
+    verdict="insufficient", reasons=(Reason(gate="min_auc", outcome="insufficient", words="too few"),)
+)
+
+
+@pytest.fixture
+def version(store, tools, tmp_path, network, request):
+    """Registers versions of a model that bears the test's name."""
+    name = request.node.name[:60].replace("[", "-").replace("]", "")
+    logged = log_run(
+        store=store,
+        experiment=name,
+        run_name="r",
+        params={},
+        metrics={},
+        tags={},
+        folder=tools.pack(tmp_path / "m", network),
+        example=tools.records(2),
+    )
+
+    def make(split="s1"):
+        tags = {"discreet.split": split}
+        return register(store=store, name=name, model_uri=logged.model_uri, run_id=logged.run_id, tags=tags)
+
+    make.name, make.run_id = name, logged.run_id
+    return make
+
+
+def now(store, version):
+    holder = champion(store=store, name=version.name)
+    return holder.version if holder else None
+
+
+def test_a_promotion_moves_the_alias_and_the_version_bears_its_reasons(store, version, empty_cwd):
+    assert champion(store=store, name="no such model") is None
+    number = version()
+    assert now(store, version) is None
+    settled = settle(store=store, name=version.name, version=number, decision=PROMOTED, compared_with=None)
+    assert settled == PROMOTED
+    assert now(store, version) == number
+    tags = client(store).get_model_version(version.name, number).tags
+    assert tags["discreet.verdict"] == "promoted"
+    assert tags["discreet.compared_with"] == "none"
+    assert json.loads(tags["discreet.reasons"])[0]["words"] == "AUC is .66"
+    assert client(store).get_run(version.run_id).data.tags["discreet.verdict"] == "promoted"
+
+
+@pytest.mark.parametrize("decision", [BLOCKED, INSUFFICIENT], ids=lambda d: d.verdict)
+@pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
+def test_no_other_verdict_moves_it(store, version, decision, first):
+    champion_before = None
+    if not first:
+        champion_before = version()
+        settle(store=store, name=version.name, version=champion_before, decision=PROMOTED, compared_with=None)
+    number = version()
+    settled = settle(
+        store=store, name=version.name, version=number, decision=decision, compared_with=champion_before
+    )
+    assert settled == decision
+    assert now(store, version) == champion_before
+    tags = client(store).get_model_version(version.name, number).tags
+    assert tags["discreet.verdict"] == decision.verdict
+    assert json.loads(tags["discreet.reasons"])[0]["words"] == decision.reasons[0].words
+
+
+def test_a_champion_that_changed_meanwhile_turns_a_promotion_into_insufficient(store, version):
+    first, second, third = version(), version(), version()
+    for number, compared in ((first, None), (second, first)):
+        settle(store=store, name=version.name, version=number, decision=PROMOTED, compared_with=compared)
+    settled = settle(store=store, name=version.name, version=third, decision=PROMOTED, compared_with=first)
+    assert settled.verdict == "insufficient"
+    assert f"compared with version {first}, now version {second}" in settled.reasons[0].words
+    assert now(store, version) == second
+    assert client(store).get_model_version(version.name, third).tags["discreet.verdict"] == "insufficient"
+
+
+def test_of_four_promotions_against_the_same_champion_one_wins(store, version):
+    numbers = [version() for _ in range(4)]
+    verdicts = {}
+
+    def promote(number):
+        done = settle(store=store, name=version.name, version=number, decision=PROMOTED, compared_with=None)
+        verdicts[number] = done.verdict
+
+    threads = [threading.Thread(target=promote, args=(number,)) for number in numbers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(verdicts.values()) == ["insufficient"] * 3 + ["promoted"]
+    assert verdicts[now(store, version)] == "promoted"
+
+
+def test_the_champion_scores_the_rows_it_never_saw(store, version, tools, network):
+    number, records = version(split="s1"), tools.records(100, seed=3)
+    settle(store=store, name=version.name, version=number, decision=PROMOTED, compared_with=None)
+    holder = champion(store=store, name=version.name)
+    assert (holder.version, holder.split) == (number, "s1")
+    scores = champion_scores(store=store, holder=holder, split="s1", records=records)
+    np.testing.assert_array_equal(scores, tools.score(network, records))
+    assert load(store=store, name=version.name, version=number).predict(records).shape == (100, 1)
+
+
+def test_a_comparison_that_would_not_be_fair_is_refused_with_the_reason(store, version, tools):
+    number, records = version(split="s1"), tools.records(10)
+    settle(store=store, name=version.name, version=number, decision=PROMOTED, compared_with=None)
+    holder = champion(store=store, name=version.name)
+    other = champion_scores(store=store, holder=holder, split="s2", records=records)
+    assert isinstance(other, Missing)
+    assert "another split" in other.why
+    short = champion_scores(store=store, holder=holder, split="s1", records=records.drop(columns="race"))
+    assert isinstance(short, Missing)
+    assert "race" in short.why
+    unnamed = champion_scores(
+        store=store, holder=type(holder)(name="none", version="9", split="s1"), split="s1", records=records
+    )
+    assert isinstance(unnamed, Missing)
+    assert unnamed.why.endswith("MlflowException")

@@ -1,0 +1,236 @@
+"""The gate: what passes, what blocks, what is not enough, and which policies are none."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from configs.errors import ConfigurationError
+from tasks.registry.gate import EXIT_CODES, Decision, Evidence, Interval, Missing, Reason, check_policy, judge
+
+GOOD = Evidence(
+    self_test_passed=True,
+    executed_steps=251,
+    planned_steps=251,
+    claimed_steps=251,
+    run_epsilon=2.9997,
+    run_epsilon_limit=3.0,
+    ledger_epsilon_used=5.9,
+    ledger_epsilon_cap=8.0,
+    delta=1e-6,
+    reproducible=False,
+    validation_passed=True,
+    auc=Interval(estimate=0.66, lower=0.64, upper=0.68),
+    champion_version="3",
+    auc_drop=Interval(estimate=0.002, lower=-0.004, upper=0.008),
+)
+POLICY = {"min_auc": 0.6, "max_auc_drop": 0.02}
+
+
+def decide(policy=None, **changes) -> Decision:
+    return judge(policy=policy or POLICY, evidence=dataclasses.replace(GOOD, **changes))
+
+
+def reason(decision: Decision, gate: str) -> Reason:
+    (found,) = [r for r in decision.reasons if r.gate == gate]
+    return found
+
+
+def test_a_model_inside_every_limit_is_promoted_and_every_gate_says_why():
+    decision = decide()
+    assert decision.verdict == "promoted"
+    assert {r.outcome for r in decision.reasons} == {"passed"}
+    assert [r.gate for r in decision.reasons] == [
+        "run_epsilon",
+        "ledger_epsilon",
+        "delta",
+        "self_test",
+        "steps",
+        "randomness",
+        "validation",
+        "min_auc",
+        "max_auc_drop",
+    ]
+
+
+def test_the_exit_codes_are_those_of_the_command_line():
+    assert dict(EXIT_CODES) == {"promoted": 0, "blocked": 40, "insufficient": 41, "awaiting_approval": 42}
+    assert [decide().exit_code, decide(self_test_passed=False).exit_code] == [0, 40]
+
+
+NEVER = [
+    ({"self_test_passed": False}, "self_test"),
+    ({"self_test_passed": None}, "self_test"),
+    ({"validation_passed": False}, "validation"),
+    ({"reproducible": True}, "randomness"),
+    ({"reproducible": None}, "randomness"),
+    ({"executed_steps": 250}, "steps"),
+    ({"planned_steps": 252}, "steps"),
+    ({"claimed_steps": 260}, "steps"),
+    ({"executed_steps": 0, "planned_steps": 0, "claimed_steps": 0}, "steps"),
+    ({"run_epsilon": 3.0000001}, "run_epsilon"),
+    ({"run_epsilon": math.inf}, "run_epsilon"),
+    ({"run_epsilon": math.nan}, "run_epsilon"),
+    ({"run_epsilon": 0.0}, "run_epsilon"),
+    ({"run_epsilon_limit": math.nan}, "run_epsilon"),
+    ({"run_epsilon_limit": math.inf, "run_epsilon": math.inf}, "run_epsilon"),
+    ({"ledger_epsilon_used": 8.01}, "ledger_epsilon"),
+    ({"ledger_epsilon_used": math.nan}, "ledger_epsilon"),
+    ({"ledger_epsilon_cap": math.inf}, "ledger_epsilon"),
+    ({"delta": 0.0}, "delta"),
+    ({"delta": 1.0}, "delta"),
+    ({"delta": math.nan}, "delta"),
+    ({"auc": Missing(why="every row is positive")}, "min_auc"),
+    ({"auc": Interval(estimate=math.nan, lower=math.nan, upper=math.nan)}, "min_auc"),
+    ({"auc": Interval(estimate=0.7, lower=0.65, upper=math.inf)}, "min_auc"),
+    ({"auc": Interval(estimate=0.7, lower=0.65, upper=math.nan)}, "min_auc"),
+    ({"auc": Interval(estimate=0.7, lower=0.75, upper=0.8)}, "min_auc"),
+    ({"auc": Interval(estimate=70.0, lower=65.0, upper=75.0)}, "min_auc"),
+    ({"auc": Interval(estimate=0.5, lower=0.4, upper=0.5999)}, "min_auc"),
+    ({"auc_drop": Missing(why="the champion was judged on other rows")}, "max_auc_drop"),
+    ({"auc_drop": Interval(estimate=0.05, lower=0.0201, upper=0.08)}, "max_auc_drop"),
+    ({"auc_drop": Interval(estimate=-math.inf, lower=-math.inf, upper=0.0)}, "max_auc_drop"),
+]
+
+
+@pytest.mark.parametrize(("change", "gate"), NEVER)
+def test_each_of_these_alone_blocks_and_is_named(change, gate):
+    decision = decide(**change)
+    assert decision.verdict == "blocked"
+    assert [r.gate for r in decision.reasons if r.outcome == "blocked"] == [gate]
+    assert decision.reasons[0].gate == gate  # what stands in the way comes first
+
+
+@pytest.mark.parametrize(("change", "gate"), NEVER)
+def test_a_decision_is_plain_json_without_nan_or_infinity(change, gate):
+    json.dumps(decide(**change).to_json(), allow_nan=False)
+
+
+def test_all_reasons_come_at_once():
+    decision = decide(
+        self_test_passed=False, run_epsilon=math.inf, auc=Interval(estimate=0.61, lower=0.59, upper=0.63)
+    )
+    blocking = {r.gate: r.outcome for r in decision.reasons if r.outcome != "passed"}
+    assert blocking == {"self_test": "blocked", "run_epsilon": "blocked", "min_auc": "insufficient"}
+    assert decision.verdict == "blocked"
+    assert len(decision.reasons) == 9
+
+
+def test_an_interval_astride_the_limit_is_insufficient_and_says_number_and_limit():
+    decision = decide(auc=Interval(estimate=0.61, lower=0.5812, upper=0.6388))
+    assert (decision.verdict, decision.exit_code) == ("insufficient", 41)
+    found = reason(decision, "min_auc")
+    assert (found.number, found.limit) == (0.61, 0.6)
+    for part in ("0.61", "0.5812", "0.6388", "0.6", "too wide"):
+        assert part in found.words
+    drop = decide(auc_drop=Interval(estimate=0.015, lower=0.01, upper=0.0201))
+    assert (drop.verdict, reason(drop, "max_auc_drop").outcome) == ("insufficient", "insufficient")
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ({"auc": Interval(estimate=0.6, lower=0.6, upper=0.6)}, "promoted"),
+        ({"auc": Interval(estimate=0.6, lower=math.nextafter(0.6, 0), upper=0.6)}, "insufficient"),
+        ({"auc": Interval(estimate=0.59, lower=0.5, upper=math.nextafter(0.6, 0))}, "blocked"),
+        ({"auc_drop": Interval(estimate=0.02, lower=0.02, upper=0.02)}, "promoted"),
+        ({"auc_drop": Interval(estimate=0.02, lower=0.02, upper=math.nextafter(0.02, 1))}, "insufficient"),
+        ({"auc_drop": Interval(estimate=0.03, lower=math.nextafter(0.02, 1), upper=0.04)}, "blocked"),
+        ({"run_epsilon": 3.0}, "promoted"),
+        ({"run_epsilon": math.nextafter(3.0, 4)}, "blocked"),
+    ],
+)
+def test_limits_include_themselves_and_nothing_beyond(change, verdict):
+    assert decide(**change).verdict == verdict
+
+
+def test_a_number_just_beyond_its_limit_is_not_printed_as_the_limit():
+    words = reason(decide(run_epsilon=3.00000001), "run_epsilon").words
+    assert "3.00000001" in words
+    assert "limit of 3" in words
+
+
+def test_a_first_model_is_judged_by_absolute_limits_and_that_is_recorded():
+    decision = decide(champion_version=None, auc_drop=Missing(why="no champion"))
+    assert decision.verdict == "promoted"
+    assert reason(decision, "max_auc_drop").outcome == "noted"
+    assert "first model" in reason(decision, "champion").words
+    assert "min_auc" in reason(decision, "champion").words
+
+
+def test_a_first_model_that_no_absolute_limit_judges_is_not_waved_through():
+    decision = decide({"max_auc_drop": 0.02}, champion_version=None)
+    assert decision.verdict == "insufficient"
+    assert "min_auc" in reason(decision, "champion").words
+
+
+def test_a_comparison_that_was_refused_blocks_with_the_reason():
+    decision = decide(auc_drop=Missing(why="the champion's split was drawn with another key"))
+    assert decision.verdict == "blocked"
+    assert "another key" in reason(decision, "max_auc_drop").words
+    assert decide({"min_auc": 0.6}, auc_drop=Missing(why="not asked for")).verdict == "promoted"
+
+
+@pytest.mark.parametrize(
+    ("policy", "parts"),
+    [
+        ({}, ["no limit", "min_auc", "max_auc_drop"]),
+        ({"min_acu": 0.6}, ["min_acu", "did you mean min_auc?"]),
+        ({"zebra": 0.6}, ["zebra", "known gates: min_auc, max_auc_drop"]),
+        ({"min_auc": None}, ["min_auc", "null", "0.5 to 0.999"]),
+        ({"min_auc": math.nan}, ["min_auc", "nan", "finite"]),
+        ({"max_auc_drop": math.inf}, ["max_auc_drop", "inf", "finite"]),
+        ({"min_auc": True}, ["min_auc", "True", "number"]),
+        ({"min_auc": "0.6"}, ["min_auc", "'0.6'", "number"]),
+        ({"min_auc": 60}, ["min_auc = 60", "0.5 to 0.999"]),
+        ({"min_auc": 0.0}, ["min_auc = 0", "0.5 to 0.999"]),
+        ({"max_auc_drop": -0.01}, ["max_auc_drop = -0.01", "0 to 0.5"]),
+    ],
+)
+def test_a_policy_that_is_none_is_refused(policy, parts):
+    """Case G5."""
+    with pytest.raises(ConfigurationError) as caught:
+        judge(policy=policy, evidence=GOOD)
+    assert all(part in str(caught.value) for part in parts)
+
+
+def test_every_fault_of_a_policy_is_told_at_once_with_its_file():
+    with pytest.raises(ConfigurationError, match=r"policy.yaml: 3 faults") as caught:
+        check_policy({"min_auc": None, "min_acu": 1, "max_auc_drop": 9}, source="policy.yaml")
+    assert all(key in str(caught.value) for key in ("min_auc", "min_acu", "max_auc_drop"))
+
+
+bound = st.floats(-0.5, 1.5) | st.sampled_from([math.nan, math.inf, -math.inf, 0.6, 0.02])
+
+
+@given(st.tuples(bound, bound, bound), st.tuples(bound, bound, bound), st.booleans())
+@settings(deadline=None, max_examples=500, derandomize=True)
+def test_a_promotion_implies_that_both_bounds_are_finite_and_inside(auc, drop, champion):
+    decision = decide(
+        auc=Interval(lower=auc[0], estimate=auc[1], upper=auc[2]),
+        auc_drop=Interval(lower=drop[0], estimate=drop[1], upper=drop[2]),
+        champion_version="1" if champion else None,
+    )
+    if decision.verdict == "promoted":
+        assert all(map(math.isfinite, auc))
+        assert auc[0] >= 0.6
+        assert not champion or (all(map(math.isfinite, drop)) and drop[2] <= 0.02)
+
+
+def test_the_gate_imports_nothing_but_the_standard_library_and_our_errors():
+    import ast
+    from pathlib import Path
+
+    import tasks.registry.evidence
+    import tasks.registry.gate
+
+    allowed = {"configs.errors", "tasks.registry.evidence"}
+    standard = {"difflib", "itertools", "math", "collections.abc", "dataclasses", "types", "typing"}
+    for module in (tasks.registry.gate, tasks.registry.evidence):
+        tree = ast.parse(Path(str(module.__file__)).read_text())
+        froms = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        plain = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
+        assert froms | plain <= allowed | standard
