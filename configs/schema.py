@@ -378,8 +378,8 @@ class Gates(Section):
 
     model_config = ConfigDict(validate_default=False)
 
-    min_auc: Open | None = Field(default=None, description="the lower 95 % bound of the test AUC must reach it")
-    max_auc_drop: Open | None = Field(default=None, description="the upper 95 % bound of the loss in AUC against the champion, on the same rows, must stay within it")
+    min_auc: Annotated[float, Field(ge=0.5, le=0.999, allow_inf_nan=False)] | None = Field(default=None, description="the lower 95 % bound of the test AUC must reach it")
+    max_auc_drop: Annotated[float, Field(ge=0, le=0.5, allow_inf_nan=False)] | None = Field(default=None, description="the upper 95 % bound of the loss in AUC against the champion, on the same rows, must stay within it")
 
     @field_validator("*", mode="before")
     @classmethod

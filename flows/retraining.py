@@ -5,9 +5,15 @@ No parameter of the flow changes epsilon: what does is in the configuration file
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
+from flows.summary import markdown
 from tasks.assess import assess
 from tasks.handover import Outcome, Run
 from tasks.ingest import ingest
@@ -17,6 +23,8 @@ from tasks.promote import promote
 from tasks.record import record
 from tasks.train import train
 from tasks.validate import validate
+
+_T = TypeVar("_T")
 
 
 @flow(name="retraining", retries=0, persist_result=False, log_prints=False)
@@ -47,11 +55,26 @@ def rehearse(config_path: str, runtime: str = "local") -> Outcome:
 
 
 def _chain(run: Run) -> Outcome:
-    records = ingest(run)
-    validation = validate(run, records)
-    trained = train(run, records)
-    assessed = assess(run, records, trained)
-    recorded = record(run, records, validation, trained, assessed)
-    outcome = promote(run, trained, assessed, recorded)
-    create_markdown_artifact(markdown=outcome.markdown(), key="retraining", description=outcome.verdict)
-    return outcome
+    watch = _Stopwatch()
+    records = watch("ingest", lambda: ingest(run))
+    validation = watch("validate", lambda: validate(run, records))
+    trained = watch("train", lambda: train(run, records))
+    assessed = watch("assess", lambda: assess(run, records, trained))
+    recorded = watch("record", lambda: record(run, records, validation, trained, assessed))
+    outcome = watch("promote", lambda: promote(run, validation, trained, assessed, recorded))
+    create_markdown_artifact(markdown=markdown(outcome), key=f"{run.config.model.lower()}-run".replace("_", "-"))
+    return replace(outcome, seconds=tuple(watch.seconds.items()))
+
+
+class _Stopwatch:
+    """Where a run's time goes."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def __call__(self, name: str, body: Callable[[], _T]) -> _T:
+        start = time.perf_counter()
+        try:
+            return body()
+        finally:
+            self.seconds[name] = time.perf_counter() - start

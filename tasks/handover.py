@@ -61,14 +61,16 @@ class Records:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validation:
-    """The outcome of validation; a failed one never leaves its step but as an error.
+    """The outcome of validation; a failed one stops the run.
 
     Attributes:
-        checks: how many expectations were met.
+        passed: whether every expectation was met.
+        checks: how many there are.
         report: the HTML report in the work folder, without values of records.
         details: the same as JSON.
     """
 
+    passed: bool
     checks: int
     report: Path
     details: Path

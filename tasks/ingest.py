@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from configs.errors import DataError
 from tasks.data import sources, synthetic
 from tasks.data.workfolder import write_frame
@@ -25,3 +27,20 @@ def ingest(run: Run) -> Records:
     write_frame(frame, path)
     report(step="ingest", note=f"{about(len(frame))} rows, {len(frame.columns)} columns")
     return Records(path=path, digest=sources.digest(frame, key=run.key), about=about(len(frame)))
+
+
+def _rehearsed(run: Run) -> pd.DataFrame:
+    """Rows from the schema, about as many as the run will train and test on."""
+    config, data = run.config, run.config.data
+    holdout = data.holdout.audit + data.holdout.population
+    return synthetic.rows(
+        features=features_of(config),
+        label=data.label.model_dump(),
+        person=data.person,
+        max_rows=config.privacy.max_rows_per_person,
+        n=max(data.checks.min_rows, round(config.privacy.units / (1 - holdout))),
+        seed=0,
+        prior_rate=config.network.prior_rate,
+        unique=data.checks.unique,
+        extra={rule.column: ["kept"] for rule in data.exclude if rule.column not in data.features},
+    )

@@ -74,12 +74,12 @@ def read_header(
     """
     name = f"{path}:{member}" if member else str(path)
     with _opened(Path(path), member) as raw:
-        start = raw.read(ROW_LIMIT)
+        start = _first_line(raw, encoding)
     if not start.strip():
         raise DataError(f"{name}: the file is empty")
     checked = _Checked(io.BytesIO(start), encoding=encoding, name=name, partial=True)
     text = b"".join(iter(lambda: checked.read(2**16), b"")).decode().removeprefix("\ufeff")
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         return next(line for line in lines if line)
     except (csv.Error, StopIteration):
@@ -142,6 +142,19 @@ class _Checked(io.RawIOBase):
             f"{self.name}: there is a NUL byte at byte {place} (counted from 0); the file is damaged, or in "
             "UTF-16 or UTF-32: then set data.source.encoding"
         )
+
+
+def _first_line(raw: IO[bytes], encoding: str) -> bytes:
+    """The bytes up to the end of the first line that is not blank, line breaks within quotation marks included."""
+    if encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32", "utf16", "utf32")):
+        return raw.read(ROW_LIMIT)
+    start = b""
+    while len(start) < ROW_LIMIT and (not start.strip() or start.count(b'"') % 2):
+        line = raw.readline(ROW_LIMIT - len(start))
+        if not line:
+            break
+        start += line
+    return start
 
 
 @contextmanager

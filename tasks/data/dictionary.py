@@ -68,9 +68,7 @@ def read_dictionary(path: str | Path) -> list[dict[str, str]]:
         fault = type(error).__name__
         raise ConfigurationError.of(
             str(path),
-            [
-                f"the data dictionary cannot be read ({fault}); it is a UTF-8 CSV file with {', '.join(FIELDS)}"
-            ],
+            [f"the dictionary cannot be read ({fault}); it is a UTF-8 CSV file with {', '.join(FIELDS)}"],
         ) from None
     absent = [name for name in ("column", "kind") if name not in names]
     if absent:
@@ -238,8 +236,8 @@ def _feature(name: str, row: Mapping[str, str] | None) -> list[str]:
 def _asked(name: str) -> str:
     return _line(
         f"    {_quoted(name)}: {{kind: number, min: {_ASK}, max: {_ASK}}}",
-        f"smallest and largest value that can occur, {_BOUNDS}; or {{kind: category, values: [...]}}, or {{kind: icd9}}, "
-        "or delete the line",
+        f"smallest and largest value that can occur, {_BOUNDS}; or {{kind: category, values: [...]}}, "
+        "or {{kind: icd9}}, or delete the line",
     )
 
 

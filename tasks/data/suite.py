@@ -130,11 +130,10 @@ def derived(
     for name, feature in features.items():
         if feature["kind"] == "number":
             values = as_numbers(frame[name])
-            kinds = np.where(np.isnan(values), "text", "number")
+            kinds = np.where(np.isnan(values), "text", "number").astype(object)
+            kinds[frame[name].isna()] = None
             columns[beside(name, "value")] = values
-            columns[beside(name, "parsed")] = pd.Series(kinds, index=frame.index, dtype="str").where(
-                frame[name].notna()
-            )
+            columns[beside(name, "parsed")] = pd.Categorical(kinds)
         elif feature["kind"] == "icd9":
             codes, texts = pd.factorize(frame[name])
             chapters = np.array([*(icd9_chapter(str(text)) for text in texts), None], dtype=object)
@@ -178,7 +177,7 @@ def _label_checks(label: Mapping[str, Any], rate: Mapping[str, float]) -> list[C
         Check(
             name="label rate",
             column=column,
-            words=f"the share of positive labels is {_percent(low)} to {_percent(high)}, and both labels occur",
+            words=f"positive labels are {_percent(low)} to {_percent(high)} of all, and both labels occur",
             type="expect_column_mean_to_be_between",
             kwargs={
                 "column": beside(column, "positive"),

@@ -24,8 +24,8 @@ from tasks.data import suite
 
 SMALL = 11
 _NOTE = (
-    "Shares are rounded and counts below 11 are not shown. They are not covered by epsilon: this report is for "
-    "the people who may see the records' quality, and holds no value of any record."
+    "Shares are rounded and counts below 11 are not shown. They are not covered by epsilon: this report "
+    "is for the people who may see the records' quality, and holds no value of any record."
 )
 
 

@@ -31,8 +31,8 @@ def linear_norms(layer: nn.Linear, activations: list[Tensor], backprops: Tensor)
         outer = backprops.flatten(1, -2).double()
         inner = inputs.flatten(1, -2).double()
         products = (outer @ outer.mT) * (inner @ inner.mT)
-        weight_norm = products.sum(dim=(1, 2)).clamp(min=0).sqrt().float()
-        bias_norm = torch.linalg.vector_norm(outer.sum(dim=1), dim=1).float()
+        weight_norm = products.sum(dim=(1, 2)).clamp(min=0).sqrt().to(backprops.dtype)
+        bias_norm = torch.linalg.vector_norm(outer.sum(dim=1), dim=1).to(backprops.dtype)
     if layer.weight.requires_grad:
         norms[layer.weight] = weight_norm
     if layer.bias is not None and layer.bias.requires_grad:

@@ -208,7 +208,7 @@ def _checked_engine(
     plain = copy.deepcopy(network)
     rule = ClippingRule(kind=plan.clipping, norm=plan.clipping_norm)
     try:
-        refuse_repeated_layers(plain, rows)
+        refuse_repeated_layers(plain, rows[:, 0] if plan.rows_per_unit == 1 else rows)
         chosen = (
             engine(network, rule, loss)
             if callable(engine)

@@ -34,7 +34,7 @@ class ReferenceEngine:
             if bool(norm.isfinite()):
                 factor = self._rule.coefficients(norm)
                 total = [part + factor * gradient for part, gradient in zip(total, gradients, strict=True)]
-        return [part.float() for part in total]
+        return [part.to(parameter.dtype) for part, parameter in zip(total, self._parameters, strict=True)]
 
     def close(self) -> None:
         """See `Engine.close`."""

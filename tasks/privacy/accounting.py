@@ -7,8 +7,8 @@
 2.101
 
 Both are upper bounds on the same quantity, so PLD above RDP means that one of them is wrong or that the PLD's
-grid is too coarse: then there is no figure. Inputs are validated before any accountant sees them, and anything
-that is not a finite number ≥ 0 within the time limit is an AccountingError, which counts as over budget.
+grid is too coarse: then there is no figure. Inputs are validated before any accountant sees them, and what is
+no finite number ≥ 0 within the time limit is an AccountingError, which counts as over budget.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -104,7 +104,7 @@ def _rdp_epsilon(mechanisms: Sequence[Mechanism], delta: float) -> float:
 
     orders = [float(order) for order in rdp.DEFAULT_RDP_ORDERS]
     curve = rdp_curve(mechanisms, orders)
-    epsilon, _ = cast("tuple[float, float]", rdp.compute_epsilon(orders, curve, delta))
+    epsilon, _ = rdp.compute_epsilon(orders, curve, delta)
     return checked_epsilon(what="epsilon (RDP)", value=epsilon)
 
 

@@ -44,7 +44,6 @@ class Evidence:
         ledger_epsilon_used: epsilon of the population over all its runs.
         ledger_epsilon_cap: the population's guarantee.
         delta: of `run_epsilon`, in (0, 1).
-        reproducible: noise came from a seed that is known, so the run is not private.
         validation_passed: the records met every expectation.
         auc: AUC on the hold-out with its two-sided interval, or why there is none.
         champion_version: the version that holds the alias now; None if none does.
@@ -61,7 +60,6 @@ class Evidence:
     ledger_epsilon_used: float
     ledger_epsilon_cap: float
     delta: float
-    reproducible: bool
     validation_passed: bool
     auc: Interval | Missing
     champion_version: str | None

@@ -153,16 +153,6 @@ def _self_test(evidence: Evidence) -> Reason:
     return _yes("self_test", evidence.self_test_passed, "the noise path passed its self-test before step 1")
 
 
-def _randomness(evidence: Evidence) -> Reason:
-    words = "noise and sampling came from a secret that was never stored"
-    if evidence.reproducible is False:
-        return Reason(gate="randomness", outcome="passed", words=words)
-    words = (
-        "the run is marked reproducible: whoever knows its seed can subtract the noise, so it is not private"
-    )
-    return Reason(gate="randomness", outcome="blocked", words=words)
-
-
 def _validation(evidence: Evidence) -> Reason:
     return _yes("validation", evidence.validation_passed, "the records met every expectation")
 
@@ -179,7 +169,6 @@ ALWAYS: tuple[Callable[[Evidence], Reason], ...] = (
     _delta,
     _self_test,
     _steps,
-    _randomness,
     _validation,
 )
 

@@ -91,8 +91,7 @@ def build_folder(
         raise InternalError(f"model folder {into.name} exists already; a model is packed once")
     data = into / "model"
     data.mkdir(parents=True)
-    raw = weights_bytes(weights)
-    (data / "weights.safetensors").write_bytes(raw)
+    (data / "weights.safetensors").write_bytes(weights_bytes(weights))
     _write_json(data / "encoding.json", encoding)
     described = {
         "format": shipped_loader.FORMAT,
@@ -101,15 +100,28 @@ def build_folder(
         "threshold": threshold,
     }
     _write_json(data / "network.json", described)
-    package = _copy_code(into / "code", encoding_module, networks_module)
-    folder = ModelFolder(
-        path=into,
-        package=package,
-        weights_sha256=hashlib.sha256(raw).hexdigest(),
-        digest=folder_digest(into),
-    )
+    _copy_code(into / "code", encoding_module, networks_module)
+    folder = open_folder(into)
     load_folder(folder)
     return folder
+
+
+def open_folder(path: Path) -> ModelFolder:
+    """A folder that `build_folder` packed, for a step that was handed its path; digests are computed anew.
+
+    Raises:
+        InternalError: it is no such folder.
+    """
+    packages = list((path / "code").glob("discreet_model_*"))
+    weights = path / "model" / "weights.safetensors"
+    if len(packages) != 1 or not weights.is_file():
+        raise InternalError(f"{path.name} is no packed model")
+    return ModelFolder(
+        path=path,
+        package=packages[0].name,
+        weights_sha256=hashlib.sha256(weights.read_bytes()).hexdigest(),
+        digest=folder_digest(path),
+    )
 
 
 def load_folder(folder: ModelFolder) -> shipped_loader.Served:
@@ -166,7 +178,7 @@ def requirements() -> list[str]:
     return [f"{name}=={metadata.version(name).split('+')[0]}" for name in REQUIREMENTS]
 
 
-def _copy_code(into: Path, encoding_module: Path, networks_module: Path) -> str:
+def _copy_code(into: Path, encoding_module: Path, networks_module: Path) -> None:
     """Copy the package's files and name it by their digest, so that equal names mean equal code."""
     loader = Path(str(shipped_loader.__file__))
     draft = into / "draft"
@@ -175,9 +187,7 @@ def _copy_code(into: Path, encoding_module: Path, networks_module: Path) -> str:
     for name, source in sources.items():
         shutil.copyfile(source, draft / name)
     (draft / "__init__.py").touch()
-    package = f"discreet_model_{folder_digest(draft)[:8]}"
-    draft.rename(into / package)
-    return package
+    draft.rename(into / f"discreet_model_{folder_digest(draft)[:8]}")
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

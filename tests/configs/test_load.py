@@ -149,7 +149,7 @@ schedule: {cron: sometimes, timezone: Mars}
         ("run: {epsilon: 3, delta: 1e-6}", "run: {epsilon: 3, delta: 1e-5}", "delta = 1e-05 must be at most guarantee.delta"),
         ("  person: patient\n", "", "unit = person needs data.person"),
         ("gates: {min_auc: 0.6}", "gates: {}", "must set at least one limit"),
-        ("gates: {min_auc: 0.6}", "gates: {min_auc: 1.6}", "min_auc = 1.6 must be less than 1"),
+        ("gates: {min_auc: 0.6}", "gates: {min_auc: 1.6}", "min_auc = 1.6 must be less than or equal to 0.999"),
         ("    diagnosis: {kind: icd9}", "    patient: {kind: icd9}", "must not hold `patient`: it is data.person"),
         ("    diagnosis: {kind: icd9}", "    readmitted: {kind: icd9}", "must not hold `readmitted`: it is data.label.column"),
         ("  features:", "  checks: {max_missing: {aeg: 0.1}}\n  features:", "max_missing names `aeg`"),

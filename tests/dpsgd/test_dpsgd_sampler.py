@@ -109,7 +109,13 @@ STEPS, UNITS, RATE = 4000, 200, 0.1
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("scheme", "passes"),
-    [(poisson, True), (fixed_size, False), (shuffled, False), (other_rate(0.9), False), (other_rate(1.1), False)],
+    [
+        (poisson, True),
+        (fixed_size, False),
+        (shuffled, False),
+        (other_rate(0.9), False),
+        (other_rate(1.1), False),
+    ],
     ids=["poisson", "fixed size", "shuffled epochs", "rate x 0.9", "rate x 1.1"],
 )
 def test_batch_sizes_follow_the_binomial_law_of_poisson_sampling(scheme, passes):

@@ -15,7 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.errors import InternalError
-from tasks.registry.package import folder_digest, load_folder, requirements, weights_bytes, weights_digest
+from tasks.registry.package import (
+    folder_digest,
+    load_folder,
+    open_folder,
+    requirements,
+    weights_bytes,
+    weights_digest,
+)
 
 
 def test_a_packed_model_scores_raw_records_as_the_network_in_memory(tools, tmp_path, network):
@@ -88,6 +95,17 @@ def test_a_folder_is_packed_once(tools, tmp_path, network):
     tools.pack(tmp_path / "m", network)
     with pytest.raises(InternalError, match="exists already"):
         tools.pack(tmp_path / "m", network)
+
+
+def test_a_folder_is_found_again_by_its_path_and_nothing_else_is_one(tools, tmp_path, network):
+    folder = tools.pack(tmp_path / "m", network)
+    load_folder(folder)
+    assert open_folder(tmp_path / "m") == folder  # byte code that loading may leave does not count
+    (folder.data / "weights.safetensors").unlink()
+    with pytest.raises(InternalError, match="no packed model"):
+        open_folder(tmp_path / "m")
+    with pytest.raises(InternalError, match="no packed model"):
+        open_folder(tmp_path / "elsewhere")
 
 
 def test_weights_that_do_not_fit_the_specification_are_never_packed(tools, tmp_path, network):

@@ -1,0 +1,226 @@
+"""The command line. Light: a flow, with Prefect and torch behind it, is imported only by the command that runs it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from configs.errors import ConfigurationError, DiscreetError, UsageError
+from flows import environment
+
+app = typer.Typer(
+    help="Retrain models on people's records with differential privacy, and promote none whose privacy it cannot show.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+ledger_app = typer.Typer(help="The privacy ledger: what each population has spent.", no_args_is_help=True)
+app.add_typer(ledger_app, name="ledger")
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False)
+
+ConfigPath = Annotated[str, typer.Argument(metavar="CONFIG", help="the model's YAML file")]
+RuntimeName = Annotated[str, typer.Option(help="where it runs: a file in configs/runtime/, or its path")]
+AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object")]
+
+
+@app.command()
+def check(config: ConfigPath, runtime: RuntimeName = "local", as_json: AsJson = False) -> None:
+    """Validate CONFIG and print its plan: noise, epsilon, what is left, how many runs still fit. Reads no record."""
+    from configs.load import load, load_runtime
+    from flows import screen
+    from tasks.forecast import forecast
+
+    loaded, place = load(config), load_runtime(runtime)
+    found = forecast(loaded.config, home=Path(place.home).expanduser())
+    if as_json:
+        _print_json(dataclasses.asdict(found))
+    else:
+        screen.plan(out, config, loaded.config, found)
+    if found.refusal:
+        from configs.errors import BudgetError
+
+        raise BudgetError(found.refusal)
+
+
+@app.command()
+def init(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="the records' CSV file; only its header is read")],
+    dictionary: Annotated[
+        str | None, typer.Option(help="data dictionary, CSV: column, kind, min, max, values, meaning")
+    ] = None,
+    output: Annotated[str | None, typer.Option("--output", "-o", help="file to write; the screen when left out")] = None,
+) -> None:
+    """Write a first configuration from a data dictionary, or from the header with every bound left as a question."""
+    from tasks.data.dictionary import draft
+
+    text = draft(data=data, dictionary=dictionary)
+    if output is None:
+        print(text, end="")
+        return
+    path = Path(output)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{output} exists; name another file, or remove it first") from None
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror}") from None
+    err.print(f"wrote {output}: answer its open questions, then discreet check {output}")
+
+
+@app.command()
+def simulate(
+    output: Annotated[str, typer.Argument(metavar="OUT", help="CSV or parquet file to write")],
+    rows: Annotated[int, typer.Option(min=1, max=100_000_000, help="number of discharges")] = 200_000,
+    seed: Annotated[int, typer.Option(min=0, help="seed of the simulation")] = 20260101,
+) -> None:
+    """Write a simulated hospital's discharges: nobody's records."""
+    from tasks.data import simulate as simulation
+
+    path = Path(output)
+    if path.suffix not in {".csv", ".parquet"}:
+        raise UsageError(f"OUT = {output} must end in .csv or .parquet")
+    frame = simulation.discharges(rows=rows, seed=seed)
+    try:
+        frame.to_csv(path, index=False) if path.suffix == ".csv" else frame.to_parquet(path, index=False)
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror}") from None
+    err.print(f"wrote {rows:,} simulated discharges to {output}: nobody's records")
+
+
+@app.command()
+def rehearse(config: ConfigPath, runtime: RuntimeName = "local", as_json: AsJson = False) -> None:
+    """Run the whole pipeline on rows made from CONFIG's schema. Touches no record, spends and promotes nothing."""
+    _run_flow("rehearse", {"config_path": config, "runtime": runtime}, runtime=runtime, as_json=as_json)
+
+
+@app.command()
+def run(
+    config: ConfigPath,
+    runtime: RuntimeName = "local",
+    reason: Annotated[str, typer.Option(help="why it runs; kept in the ledger")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Retrain: validate, train privately, account, assess, record, and promote or block."""
+    parameters = {"config_path": config, "runtime": runtime, "reason": reason}
+    raise typer.Exit(_run_flow("retrain", parameters, runtime=runtime, as_json=as_json))
+
+
+@ledger_app.command("show")
+def ledger_show(
+    population: Annotated[str | None, typer.Argument(metavar="POPULATION", help="all of them when left out")] = None,
+    runtime: RuntimeName = "local",
+    as_json: AsJson = False,
+) -> None:
+    """Show what a population has spent, what is left, and every entry."""
+    from configs.load import load_runtime
+    from flows import screen
+    from tasks.privacy.ledger import Ledger
+
+    path = Path(load_runtime(runtime).home).expanduser() / "ledger.db"
+    if not path.is_file():
+        raise ConfigurationError(f"{path}: there is no ledger yet; the first run creates it (or set DISCREET_HOME)")
+    with Ledger.open(path) as ledger:
+        known = ledger.populations()
+        if population is not None and population not in known:
+            raise UsageError(f"POPULATION = {population} is not in {path}; known: {', '.join(known) or 'none'}")
+        shown = [name for name in known if population in {None, name}]
+        states = {name: (ledger.population(name), ledger.entries(name)) for name in shown}
+        if as_json:
+            _print_json({name: _plain(state) for name, state in states.items()})
+        else:
+            screen.ledger(out, states)
+
+
+def _run_flow(name: str, parameters: dict[str, str], *, runtime: str, as_json: bool) -> int:
+    from configs.load import load, load_runtime
+
+    home = Path(load_runtime(runtime).home).expanduser().resolve()
+    load(parameters["config_path"])  # a fault in the file is told at once, before anything heavy is imported
+    environment.embedded(str(home))
+    from contextlib import nullcontext
+
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+    from flows import retraining, screen
+
+    # Prefect's heartbeat thread is joined in whole seconds at the end of every flow run
+    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        with nullcontext() if as_json else screen.following(err):
+            result = getattr(retraining, name)(**parameters)
+    if as_json:
+        _print_json(_outcome(result))
+    else:
+        screen.outcome(out, result)
+    return result.exit_code
+
+
+def _outcome(result: Any) -> dict[str, Any]:
+    reasons = [dict(zip(("gate", "outcome", "words"), reason, strict=True)) for reason in result.reasons]
+    plain = dataclasses.asdict(result) | {"reasons": reasons}
+    return plain | {"metrics": dict(result.metrics), "seconds": dict(result.seconds)}
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _plain(dataclasses.asdict(value))
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(_plain(value), indent=2, allow_nan=False))
+
+
+def main() -> None:
+    """Run the command line; errors of ours end in their exit code and their text, never in a traceback."""
+    os.umask(0o077)  # what a run writes about people is its owner's to read
+    as_json = "--json" in sys.argv
+    try:
+        app(standalone_mode=False)
+    except typer.Exit as leave:
+        sys.exit(leave.exit_code)
+    except typer.Abort:
+        sys.exit(130)
+    except KeyboardInterrupt:
+        err.print("interrupted; steps that were claimed stay charged")
+        sys.exit(130)
+    except DiscreetError as error:
+        _fail(type(error).__name__, str(error), error.exit_code, as_json=as_json)
+    except Exception as error:
+        import click
+
+        if isinstance(error, click.ClickException):
+            _fail("UsageError", error.format_message(), 2, as_json=as_json)
+        _fail(
+            "InternalError",
+            f"a fault of ours: {type(error).__name__}; its text is withheld, since it may hold a record's values",
+            50,
+            as_json=as_json,
+        )
+
+
+def _fail(kind: str, text: str, code: int, *, as_json: bool) -> None:
+    if as_json:
+        _print_json({"error": kind, "message": text, "exit_code": code})
+    err.print(f"[bold red]{kind}[/] ", end="")
+    err.print(text, markup=False, soft_wrap=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()
