@@ -10,6 +10,7 @@ validator stays silent while any other field is wrong, and all faults of a file 
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
@@ -25,8 +26,8 @@ Count = Annotated[int, Field(ge=1, le=10**12)]
 
 
 def _slug(value: str) -> str:
-    if not value or not value.replace("-", "").replace("_", "").isalnum() or not value.isascii() or len(value) > 100:
-        raise ValueError("must be letters, digits, `-` and `_` (at most 100): it names folders, metrics and a registered model")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", value):
+        raise ValueError("must be letters, digits, `-` and `_`, at most 100: it names files, metrics and a registered model")
     return value
 
 

@@ -62,9 +62,16 @@ def init(
     output: Annotated[str | None, typer.Option("--output", "-o", help="file to write; the screen when left out")] = None,
 ) -> None:
     """Write a first configuration from a data dictionary, or from the header with every bound left as a question."""
-    from tasks.data.dictionary import draft
+    from tasks.data.dictionary import draft_configuration, header_of, read_dictionary
 
-    text = draft(data=data, dictionary=dictionary)
+    header, delimiter = header_of(data)
+    text = draft_configuration(
+        header=header,
+        dictionary_rows=None if dictionary is None else read_dictionary(dictionary),
+        data_path=data,
+        delimiter=delimiter,
+        dictionary_name=dictionary or "data dictionary",
+    )
     if output is None:
         print(text, end="")
         return
@@ -109,7 +116,7 @@ def rehearse(config: ConfigPath, runtime: RuntimeName = "local", as_json: AsJson
 def run(
     config: ConfigPath,
     runtime: RuntimeName = "local",
-    reason: Annotated[str, typer.Option(help="why it runs; kept in the ledger")] = "",
+    reason: Annotated[str, typer.Option(help="why it runs; kept in the ledger")] = "by hand",
     as_json: AsJson = False,
 ) -> None:
     """Retrain: validate, train privately, account, assess, record, and promote or block."""

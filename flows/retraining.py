@@ -29,7 +29,7 @@ _T = TypeVar("_T")
 
 @flow(name="retraining", retries=0, persist_result=False, log_prints=False)
 @sealed
-def retrain(config_path: str, runtime: str = "local", reason: str = "") -> Outcome:
+def retrain(config_path: str, runtime: str = "local", reason: str = "scheduled") -> Outcome:
     """Retrain one model on its records, charge its population, and promote it if it passes every gate.
 
     Args:

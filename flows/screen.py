@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 from rich.panel import Panel
@@ -11,9 +12,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from configs.schema import Config
 from flows.summary import MARKS, title
 from tasks import progress as reports
 from tasks.handover import Outcome
+from tasks.privacy.ledger_state import PopulationState
+
+if TYPE_CHECKING:
+    from tasks.forecast import Forecast
 
 COLOURS = {"promoted": "green", "blocked": "red", "insufficient": "yellow"}
 STATES = {"passed": "green", "blocked": "red", "insufficient": "yellow", "noted": "cyan"}
@@ -79,3 +85,85 @@ def outcome(console: Console, result: Outcome) -> None:
             padding=(1, 2),
         )
     )
+
+
+def plan(console: Console, path: str, config: Config, found: Forecast) -> None:
+    """What `check` prints: the plan of one run, and what the population has left."""
+    unit = f"{found.rows_per_unit} rows of one person" if found.unit == "person" else "one row"
+    lines = Table.grid(padding=(0, 2))
+    lines.add_column(style="bold")
+    lines.add_row("unit", f"a {found.unit} (at most {unit}), added or removed; {found.units:,} units, nominal")
+    lines.add_row("sampling", f"Poisson, q = {found.sampling_rate:.5g}, {found.steps:,} steps")
+    clipping = config.privacy.clipping
+    lines.add_row("noise", f"σ = {found.noise_multiplier:g}, {clipping.kind} clipping at C = {clipping.norm:g}")
+    if config.privacy.moments:
+        lines.add_row("moments", f"one Gaussian release, σ = {config.privacy.moments.noise_multiplier:g}")
+    lines.add_row("one run", f"ε = {found.epsilon:.4f} at δ = {found.delta:g} (PLD; RDP says {found.rdp_epsilon:.4f})")
+    if found.person_epsilon is not None:
+        lines.add_row("a person", f"with {found.rows_per_unit} rows: ε = {found.person_epsilon:.4f} at δ = {found.delta:g}")
+    lines.add_row()
+    state = "" if found.known else "  (not in the ledger yet)"
+    lines.add_row("population", f"{found.population}{state}")
+    left = max(found.guarantee_epsilon - found.used_epsilon, 0)
+    lines.add_row(
+        "guarantee", f"ε = {found.guarantee_epsilon:g} at δ = {found.guarantee_delta:g} over all runs, for good"
+    )
+    lines.add_row("used, left", f"ε = {found.used_epsilon:.4f} used, {left:.4f} left")
+    last = f"; the last on {found.last_run[:16].replace('T', ' ')}" if found.last_run else ""
+    lines.add_row("still fit", f"{found.runs_that_fit} such run{'s' if found.runs_that_fit != 1 else ''}{last}")
+    warnings = [Text(f"! {text}", style="yellow") for text in found.warnings]
+    console.print(
+        Panel(
+            Group(lines, *warnings),
+            title=f"[bold]{config.model}[/]: {path} is right",
+            title_align="left",
+            border_style="green" if found.runs_that_fit else "red",
+            padding=(1, 2),
+        )
+    )
+
+
+def ledger(console: Console, states: dict[str, tuple[PopulationState, list[dict[str, Any]]]]) -> None:
+    """Balance and entries of each population."""
+    for name, (state, entries) in states.items():
+        table = Table(box=None, padding=(0, 2), header_style="bold")
+        for column in ("entry", "at", "what", "who", "details"):
+            table.add_column(column, overflow="fold")
+        for entry in _folded(entries):
+            at = entry["at"][:19].replace("T", " ")
+            table.add_row(str(entry["seq"]), at, entry["kind"].replace("_", " "), entry["actor"], _details(entry))
+        runs = ", ".join(f"{count} {kind}" for kind, count in state.runs.items() if count) or "none"
+        summary = (
+            f"unit: a {state.unit}, added or removed\n"
+            f"guarantee: ε = {state.epsilon:g} at δ = {state.delta:g}, over all runs, for good\n"
+            f"used: ε = {state.used_epsilon:.4f}; left: {state.remaining_epsilon:.4f}\n"
+            f"runs: {runs}"
+        )
+        console.print(
+            Panel(Group(Text(summary), Text(), table), title=f"[bold]{name}[/]", title_align="left", padding=(1, 2))
+        )
+
+
+def _folded(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Entries with each stretch of claims of one run told once, by its last."""
+    for place, entry in enumerate(entries):
+        following = entries[place + 1] if place + 1 < len(entries) else None
+        same = following is not None and following["kind"] == entry["kind"] == "steps_claimed"
+        if same and following["payload"]["reservation"] == entry["payload"]["reservation"]:
+            continue
+        yield entry
+
+
+def _details(entry: dict[str, Any]) -> str:
+    payload, kind = entry["payload"], entry["kind"]
+    if kind == "population_created":
+        return f"ε = {payload['epsilon']:g}, δ = {payload['delta']:g}, unit {payload['unit']}"
+    if kind == "run_reserved":
+        return f"{payload['reservation'][:8]}: {payload['reason']}"
+    if kind == "steps_claimed":
+        return f"{payload['reservation'][:8]}: up to {payload['upto']}"
+    if kind == "gate_decision":
+        return f"{payload['model']} version {payload['version']}: {payload['verdict']}"
+    if "reservation" in payload:
+        return f"{payload['reservation'][:8]}: {payload['state']}, {payload['claims']} claims charged"
+    return ""

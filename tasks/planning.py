@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 from configs.schema import Config
 from tasks.dpsgd.plan import DpSgdPlan
+from tasks.handover import Run, Trained
+from tasks.privacy.accounting import accountant_version, person_epsilon
+from tasks.privacy.events import SampledGaussian
+from tasks.privacy.statement import DpStatement
+from tasks.registry.tracking import Store
 
 
 def plan_of(config: Config) -> DpSgdPlan:
@@ -48,3 +54,66 @@ def split_fingerprint(config: Config, *, key: bytes) -> str:
     holdout = config.data.holdout
     text = f"{config.data.person}|{holdout.audit!r}|{holdout.population!r}"
     return hashlib.sha256(hashlib.sha256(b"split" + key).digest() + text.encode()).hexdigest()[:16]
+
+
+def claim_of(
+    config: Config, plan: DpSgdPlan, *, epsilon: float, person_epsilon: float | None, used: float
+) -> DpStatement:
+    """The claim of one run, and of the population after it."""
+    guarantee = config.privacy.guarantee
+    return DpStatement(
+        epsilon=epsilon,
+        delta=plan.delta,
+        unit=plan.unit,
+        rows_per_unit=config.privacy.max_rows_per_person,
+        sampling_rate=plan.sampling_rate,
+        noise_multiplier=plan.noise_multiplier,
+        steps=plan.steps,
+        clipping=plan.clipping,
+        clipping_norm=plan.clipping_norm,
+        moments_noise_multiplier=plan.moments_noise_multiplier,
+        accountant=accountant_version(),
+        guarantee_epsilon=guarantee.epsilon,
+        guarantee_delta=guarantee.delta,
+        used_epsilon=used,
+        person_epsilon=person_epsilon,
+    )
+
+
+def person_epsilon_of(config: Config, plan: DpSgdPlan) -> float | None:
+    """With `unit: row`, what a person with the most allowed rows gets; None where the unit says it all."""
+    if config.privacy.unit == "person" or config.data.person is None:
+        return None
+    *others, training = plan.mechanisms
+    assert isinstance(training, SampledGaussian)
+    return person_epsilon(
+        mechanism=training, others=others, rows=config.privacy.max_rows_per_person, delta=plan.delta
+    )
+
+
+def store_of(run: Run) -> Store:
+    """Where MLflow keeps its records."""
+    return Store.at(run.home, uri=run.runtime.tracking_uri)
+
+
+def parameters_of(config: Config, trained: Trained) -> dict[str, object]:
+    """The configuration as flat parameters, without where the records lie, and what the plan made of it."""
+    tree = config.model_dump(mode="json", exclude={"data": {"source", "features"}})
+    flat = dict(_flattened(tree, ""))
+    return {
+        **flat,
+        "data.source.kind": config.data.source.kind,
+        "data.features": len(config.data.features),
+        "plan.sampling_rate": trained.sampling_rate,
+        "plan.noise_multiplier": trained.noise_multiplier,
+        "plan.steps": trained.planned_steps,
+        "plan.engine": trained.engine,
+    }
+
+
+def _flattened(value: object, prefix: str) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _flattened(item, f"{prefix}.{key}" if prefix else str(key))
+    elif value is not None:
+        yield prefix, value

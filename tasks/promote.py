@@ -73,7 +73,7 @@ def _enter(run: Run, recorded: Recorded, decision: Decision) -> None:
     with Ledger.open(run.home / "ledger.db") as ledger:
         ledger.record(
             population=run.config.privacy.population,
-            kind="decision",
+            kind="gate_decision",
             payload={
                 "model": run.config.model,
                 "version": recorded.model_version,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import torch
@@ -16,46 +17,51 @@ from tasks.dpsgd import loop, moments, networks
 from tasks.dpsgd.plan import DpSgdPlan
 from tasks.dpsgd.units import UnitRecords
 from tasks.handover import Records, Run, Trained
-from tasks.planning import claim_of, features_of, network_of, plan_of, split_fingerprint
+from tasks.planning import (
+    claim_of,
+    features_of,
+    network_of,
+    person_epsilon_of,
+    plan_of,
+    split_fingerprint,
+)
 from tasks.policy import step
-from tasks.privacy.accounting import epsilon_path
+from tasks.privacy.accounting import epsilon_path, pld_epsilon, rdp_epsilon
 from tasks.privacy.ledger import Ledger, Reservation
-from tasks.progress import report
+from tasks.progress import about, report
+
+# features lie in [0, 1]; centring and dividing by a standard deviation of at least the floor widens that at most to
+_RANGE = (-1 / moments.STD_FLOOR, 1 / moments.STD_FLOOR)
 
 
 @step
 def train(run: Run, records: Records) -> Trained:
     if run.runtime.threads is not None:
         torch.set_num_threads(run.runtime.threads)
-    plan, spec = plan_of(run.config), encoding.build(features_of(run.config), missing=list(run.config.data.missing))
-    report(step="train", note="checking the noise path", done=0, total=plan.steps)
-    rows = _rows(run, records, spec)
-    loop.check(plan=plan, network=_network(run, spec), feature_range=_RANGE)
-    with Ledger.open(run.home / "ledger.db") as ledger, _budget(run, plan, ledger) as reservation:
-
-        def claim(upto: int) -> None:
-            ledger.claim(reservation_id=reservation.id, token=reservation.token, upto=upto)
-
-        spec, rows = _centred(run, plan, spec, rows, claim)
-        result = loop.train(
-            plan=plan,
-            network=_network(run, spec),
-            records=rows,
-            **run.config.training.model_dump(exclude={"zero_last_layer", "seed"}),
-            claim=claim,
-            progress=_bar(plan),
-            physical_batch=run.runtime.physical_batch,
-            feature_range=_RANGE,
-        )
-        ledger.commit(
-            reservation_id=reservation.id,
-            token=reservation.token,
-            executed=plan.claims_before_training + result.executed_steps,
-        )
-        return _trained(run, plan, spec, result, ledger)
+    plan, spec = plan_of(run.config), encoding.build(features_of(run.config), missing=run.config.data.missing)
+    path, rows, network = _path(plan), _rows(run, records, spec), _network(run, spec)
+    loop.check(plan=plan, network=network, features=rows.features.shape[1], feature_range=_RANGE)
+    with Ledger.open(run.home / "ledger.db") as ledger:
+        with _budget(run, plan, ledger) as reservation:
+            claim = partial(_claim, ledger, reservation)
+            spec, rows = _centred(plan, spec, rows, claim)
+            result = loop.train(
+                plan=plan,
+                network=network,
+                records=rows,
+                **run.config.training.model_dump(exclude={"zero_last_layer", "seed"}),
+                claim=claim,
+                progress=_bar(plan, path),
+                physical_batch=run.runtime.physical_batch,
+                feature_range=_RANGE,
+            )
+            ran = plan.claims_before_training + result.executed_steps
+            ledger.commit(reservation_id=reservation.id, token=reservation.token, executed=ran)
+        return _trained(run, plan, spec, path, result, ledger)
 
 
-_RANGE = (-1 / moments.STD_FLOOR, 1 / moments.STD_FLOOR)  # [0, 1] features, centred and divided by a std of at least the floor
+def _claim(ledger: Ledger, reservation: Reservation, upto: int) -> None:
+    ledger.claim(reservation_id=reservation.id, token=reservation.token, upto=upto)
 
 
 def _rows(run: Run, records: Records, spec: dict[str, object]) -> UnitRecords:
@@ -90,7 +96,7 @@ def _network(run: Run, spec: dict[str, object]) -> torch.nn.Module:
 
 
 def _centred(
-    run: Run, plan: DpSgdPlan, spec: dict[str, object], rows: UnitRecords, claim: Callable[[int], None]
+    plan: DpSgdPlan, spec: dict[str, object], rows: UnitRecords, claim: Callable[[int], None]
 ) -> tuple[dict[str, object], UnitRecords]:
     """Centre and scale by the charged moments, if the configuration asks for them."""
     if plan.moments_noise_multiplier is None:
@@ -138,13 +144,62 @@ def _budget(run: Run, plan: DpSgdPlan, ledger: Ledger) -> Iterator[Reservation]:
         raise
 
 
-def _bar(plan: DpSgdPlan) -> Callable[[int], None]:
-    """Progress with epsilon so far: at each tenth the PLD figure, between tenths the next one's, which bounds it."""
-    marks = sorted({round(plan.steps * part / 10) for part in range(1, 11)} - {0})
-    reached = epsilon_path(mechanisms=plan.mechanisms, delta=plan.delta, steps=marks)
+def _path(plan: DpSgdPlan) -> tuple[tuple[int, float], ...]:
+    """(steps, epsilon under PLD) at each tenth of the run."""
+    marks = sorted({max(1, round(plan.steps * part / 10)) for part in range(1, 11)})
+    return tuple(zip(marks, epsilon_path(mechanisms=plan.mechanisms, delta=plan.delta, steps=marks), strict=True))
+
+
+def _bar(plan: DpSgdPlan, path: tuple[tuple[int, float], ...]) -> Callable[[int], None]:
+    """Progress with epsilon so far, bounded between the marks of the path by the next one's."""
 
     def progress(done: int) -> None:
-        epsilon = next((value for mark, value in zip(marks, reached, strict=True) if mark >= done), reached[-1])
+        epsilon = next((epsilon for mark, epsilon in path if mark >= done), path[-1][1])
         report(step="train", note="training", done=done, total=plan.steps, epsilon=epsilon)
 
     return progress
+
+
+def _trained(
+    run: Run,
+    plan: DpSgdPlan,
+    spec: dict[str, object],
+    path: tuple[tuple[int, float], ...],
+    result: loop.TrainingResult,
+    ledger: Ledger,
+) -> Trained:
+    """Write what was trained into the work folder, and say what it cost."""
+    names = ("weights.safetensors", "encoding.json", "network.json")
+    weights, encoded, network = (run.work / name for name in names)
+    save_file(result.state_dict, weights)
+    encoded.write_text(json.dumps(spec), encoding="utf-8")
+    network.write_text(json.dumps(network_of(run.config)), encoding="utf-8")
+    epsilon, person = pld_epsilon(mechanisms=plan.mechanisms, delta=plan.delta), person_epsilon_of(run.config, plan)
+    balance = ledger.population(run.config.privacy.population)
+    assert balance is not None
+    claim = claim_of(run.config, plan, epsilon=epsilon, person_epsilon=person, used=balance.used_epsilon)
+    report(step="train", note=f"{result.executed_steps} steps by {result.engine}, ε = {epsilon:.4f} at δ = {plan.delta:g}")
+    return Trained(
+        weights=weights,
+        encoding=encoded,
+        network=network,
+        engine=result.engine,
+        sampling_rate=plan.sampling_rate,
+        noise_multiplier=plan.noise_multiplier,
+        planned_steps=plan.steps,
+        claimed_steps=result.claimed,
+        executed_steps=result.executed_steps,
+        self_test_passed=result.self_test is not None,
+        epsilon=epsilon,
+        rdp_epsilon=rdp_epsilon(mechanisms=plan.mechanisms, delta=plan.delta),
+        delta=plan.delta,
+        person_epsilon=person,
+        ledger_epsilon_used=balance.used_epsilon,
+        ledger_epsilon_cap=balance.epsilon,
+        ledger_head=ledger.head(),
+        split=split_fingerprint(run.config, key=run.key),
+        epsilon_path=path,
+        claim=claim.plain(),
+        statement=claim.exact(),
+        tags=tuple(sorted(claim.tags().items())),
+    )

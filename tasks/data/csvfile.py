@@ -146,7 +146,7 @@ class _Checked(io.RawIOBase):
 
 def _first_line(raw: IO[bytes], encoding: str) -> bytes:
     """The bytes up to the end of the first line that is not blank, line breaks within quotation marks included."""
-    if encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32", "utf16", "utf32")):
+    if encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32", "u16", "u32")):
         return raw.read(ROW_LIMIT)
     start = b""
     while len(start) < ROW_LIMIT and (not start.strip() or start.count(b'"') % 2):

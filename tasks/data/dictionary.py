@@ -262,12 +262,10 @@ def _flow(mapping: Mapping[str, Any]) -> str:
 
 _NO_PERSON = "  # person: no column identifies a person, so epsilon can be stated for one row only"
 _TEMPLATE = """\
-# A first draft. No record was read: only the names of the columns, and the data dictionary where there was
-# one.
+# A first draft. No record was read: only the names of the columns, and the data dictionary where there was one.
 # Every "?" is a question for a person who knows the form, the device or the code book. Do not answer one by
-# looking at
-# the records: such an answer depends on somebody's record. `discreet check` refuses this file until all are
-# answered.
+# looking at the records: such an answer depends on somebody's record, and nobody has paid for it.
+# `discreet check` refuses this file until all are answered.
 model: "?"   # short name of the model
 
 data:
@@ -283,8 +281,9 @@ data:
 privacy:
   population: "?"   # name of these people: one ledger for one population, never two names for the same people
   unit: {unit}
-  guarantee: {{epsilon: "?", delta: "?", planned_runs: "?"}}   # over all runs, set by the privacy officer;
-  delta below 1/units run: {{epsilon: "?", delta: "?"}}   # what one training may cost
+  # Over all runs, set by the privacy officer; delta below 1/units.
+  guarantee: {{epsilon: "?", delta: "?", planned_runs: "?"}}
+  run: {{epsilon: "?", delta: "?"}}   # what one training may cost
   units: "?"   # public, rounded number of training units; never the exact count
   max_rows_per_person: {rows}
   expected_batch: "?"   # units; about a seventh of `units` where there are 50,000
@@ -292,9 +291,10 @@ privacy:
   clipping: {{kind: flat, norm: 1.0}}
   moments: {{noise_multiplier: 8.0}}
 
-network: {{kind: mlp, hidden: [64], prior_rate: "?", threshold: "?"}}   # public rate of the outcome; where
-the model flags training: {{optimizer: sgd, momentum: 0.9, learning_rate: 2.0, decay: linear, averaging:
-0.95, zero_last_layer: true}}
+# prior_rate: public rate of the outcome; threshold: the probability from which the model flags.
+network: {{kind: mlp, hidden: [64], prior_rate: "?", threshold: "?"}}
+training:
+  {{optimizer: sgd, momentum: 0.9, learning_rate: 2.0, decay: linear, averaging: 0.95, zero_last_layer: true}}
 
 gates:
   min_auc: "?"   # lowest AUC that may be promoted

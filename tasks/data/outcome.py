@@ -15,7 +15,7 @@ and about .74 among the old.
 import numpy as np
 import pandas as pd
 
-from tasks.data.encoding import icd9_chapter
+from tasks.data.encoding import ICD9_VALUES, icd9_chapter
 
 OLD_AGE = 80
 INTERCEPTS = (-3.10, -1.85)
@@ -97,7 +97,7 @@ def terms(frame: pd.DataFrame, numbers: dict[str, np.ndarray]) -> dict[str, np.n
         return np.nan_to_num(values, nan=0.0)
 
     chapters = _chapters(pd.Series(frame["diagnosis_1"]))
-    x = {name: (chapters == name).astype(np.float64) for name in COEFFICIENTS if name in chapters}
+    x = {name: (chapters == name).astype(np.float64) for name in COEFFICIENTS if name in ICD9_VALUES}
     x |= {
         "age": (numbers["age"] - 60) / 20,
         "male": equals("sex", "male"),

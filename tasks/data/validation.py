@@ -192,12 +192,18 @@ def _two_digits(count: int) -> int:
 @contextmanager
 def _silence() -> Iterator[None]:
     """No warnings and no log lines of Great Expectations: they may quote values."""
-    logger = logging.getLogger("great_expectations")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL + 1)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import great_expectations  # noqa: F401 - its loggers exist once it is imported
+
+        names = [
+            name for name in logging.root.manager.loggerDict if name.split(".")[0] == "great_expectations"
+        ]
+        quieted = [logger for logger in map(logging.getLogger, names) if not logger.disabled]
+        for logger in quieted:
+            logger.disabled = True
+        try:
             yield
-    finally:
-        logger.setLevel(level)
+        finally:
+            for logger in quieted:
+                logger.disabled = False

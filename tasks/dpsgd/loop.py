@@ -250,3 +250,39 @@ def _check_changes(network: nn.Module, before: dict[str, Tensor]) -> None:
             raise NotPrivateError(
                 f"training changed {name}, which is no optimised parameter: no noise covers it"
             )
+
+
+def check(
+    *,
+    plan: DpSgdPlan,
+    network: nn.Module,
+    features: int,
+    feature_range: tuple[float, float],
+    loss: UnitLoss = mean_row_loss,
+    engine: EngineName | EngineFactory = "auto",
+) -> SelfTestReport:
+    """Run the self-test alone, on synthetic rows, before anything is reserved or claimed.
+
+    Args:
+        plan: as for `train`.
+        network: features [*, d] → logits [*]; left as it was.
+        features: d.
+        feature_range: public range of the encoded features.
+        loss: as for `train`.
+        engine: as for `train`.
+
+    Raises:
+        NotPrivateError: the network is refused or the self-test failed, naming the layer or the loss at fault.
+    """
+    network = copy.deepcopy(network)
+    refuse_layers(network)
+    chosen, report = _checked_engine(
+        plan=plan,
+        network=network,
+        loss=loss,
+        engine=engine,
+        release=NoisyMean(plan=plan, keystream=SystemKeystream()),
+        rows=synthetic_rows(features=features, rows_per_unit=plan.rows_per_unit, feature_range=feature_range),
+    )
+    chosen.close()
+    return report

@@ -41,7 +41,7 @@ _LARGEST_EPSILON: Final = 1000.0  # keeps every cap far below UNITS_LIMIT
 
 
 def conversion(order: float, delta: float) -> float:
-    """What turning a Rényi divergence at `order` into (ε, δ) adds to it (Canonne, Kamath and Steinke 2020)."""
+    """What turning a Rényi divergence at `order` into (ε, δ) adds (Canonne, Kamath and Steinke 2020)."""
     return math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
 
 
@@ -88,7 +88,7 @@ class PrivacyFilter:
     ) -> "PrivacyFilter":
         """Put 90 % of delta on the order that is best for the planned number of planned runs.
 
-        The other 10 % are spread over seven orders, for runs that turn out otherwise. Uses public numbers only.
+        The other 10 % are spread over seven orders, for runs that turn out otherwise. All of it is public.
 
         Args:
             epsilon: ε_G in (0, 1000].
@@ -140,8 +140,8 @@ class PrivacyFilter:
     def used_epsilon(self, spent: Sequence[int]) -> float:
         """What the filter guarantees if nothing were run from now on: min_j S_j + conv(a_j, w_j δ_G).
 
-        Exactly 0 when nothing was charged. It counts as a guarantee at a time fixed in advance, not at one that
-        is chosen for what the runs have shown; then only ε_G holds.
+        Exactly 0 when nothing was charged. It counts as a guarantee at a time fixed in advance, not at one
+        that is chosen for what the runs have shown; then only ε_G holds.
         """
         if not any(self._checked(spent)):
             return 0.0
@@ -152,7 +152,7 @@ class PrivacyFilter:
         return max(used, 0.0)
 
     def fits(self, *, spent: Sequence[int], charge: Sequence[int]) -> int:
-        """How many times `charge` still fits after `spent`: the largest n with S_j + n r_j ≤ cap_j for some j.
+        """How often `charge` still fits after `spent`: the largest n with S_j + n r_j ≤ cap_j for some j.
 
         Raises:
             AccountingError: an amount of `charge` is 0, which no mechanism costs.

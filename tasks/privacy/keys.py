@@ -1,7 +1,7 @@
 """The population's secret key: it drives the split and the keyed digests, and confirms no guessed record.
 
-The key comes from `DISCREET_POPULATION_KEY` or from a file that is created once, readable by its owner only. Its
-owner backs it up; without it, a later comparison on "the same rows" is not possible.
+The key comes from `DISCREET_POPULATION_KEY` or from a file that is created once, readable by its owner only.
+Its owner backs it up; without it, a later comparison on "the same rows" is not possible.
 """
 
 import base64
@@ -11,6 +11,7 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -88,11 +89,8 @@ def _create(path: Path) -> None:
             file.write(os.urandom(KEY_BYTES))
             file.flush()
             os.fsync(file.fileno())
-        # FileExistsError: another process was first, and its key is the population's.
-        try:
-            Path(path).hardlink_to(temporary)
-        except FileExistsError:
-            return
+        with suppress(FileExistsError):  # another process was first, and its key is the population's
+            path.hardlink_to(temporary)
     finally:
         Path(temporary).unlink()
 

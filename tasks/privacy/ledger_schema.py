@@ -1,7 +1,7 @@
 """The ledger's tables, and the one place that knows which database they lie in.
 
 `entry` is the truth: append-only (triggers refuse UPDATE and DELETE) and hash-chained. The other tables are
-counters that make admission one indexed read; `tasks/privacy/ledger_replay.py` recomputes them from the entries.
+counters that make admission one indexed read; `ledger_replay.py` recomputes them from the entries.
 Everything SQLite-specific is in this file; another database needs its own `_prepare` and `_append_only`.
 """
 
@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import event
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from configs.errors import BudgetError, ConfigurationError, DiscreetError
 
@@ -39,7 +40,7 @@ population = sa.Table(
 population_order = sa.Table(
     "population_order",
     metadata,
-    sa.Column("population", sa.ForeignKey("population.name"), primary_key=True),
+    sa.Column("population", sa.String(100), sa.ForeignKey("population.name"), primary_key=True),
     sa.Column("position", sa.Integer, primary_key=True),
     sa.Column("renyi_order", sa.Double, nullable=False),
     sa.Column("weight", sa.Double, nullable=False),
@@ -52,7 +53,7 @@ reservation = sa.Table(
     "reservation",
     metadata,
     sa.Column("id", sa.String(32), primary_key=True),
-    sa.Column("population", sa.ForeignKey("population.name"), nullable=False, index=True),
+    sa.Column("population", sa.String(100), sa.ForeignKey("population.name"), nullable=False, index=True),
     sa.Column("idempotency_key", sa.String(200), nullable=False, unique=True),
     sa.Column("token", sa.Integer, nullable=False),  # bumped when a lease expires: fences the zombie
     sa.Column("state", sa.String(10), nullable=False),
@@ -90,9 +91,8 @@ def entry_hash(
     *, prev_hash: str, seq: int, population: str, kind: str, payload: str, actor: str, at: str
 ) -> str:
     """The chain's link: sha256 over the previous link and everything that the entry says."""
-    return hashlib.sha256(
-        canonical([prev_hash, seq, population, kind, payload, actor, at]).encode()
-    ).hexdigest()
+    said = canonical([prev_hash, seq, population, kind, payload, actor, at])
+    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def open_engine(path: Path) -> sa.Engine:
@@ -110,15 +110,15 @@ def open_engine(path: Path) -> sa.Engine:
             "let DISCREET_HOME name a folder that you may write to"
         ) from error
     engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": BUSY_SECONDS})
-    sa.event.listen(engine, "connect", _prepare)
-    sa.event.listen(engine, "begin", _begin)
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
     try:
         with writing(engine) as connection:
             _create_or_check(connection, path)
-    except (SQLAlchemyError, DiscreetError) as error:
+    except DiscreetError as error:
         engine.dispose()
-        if isinstance(error, ConfigurationError):
-            raise
+        if isinstance(error, ConfigurationError) or isinstance(error.__cause__, OperationalError):
+            raise  # an operational error is a busy or full disk, not a damaged file
         raise ConfigurationError(
             f"{path} is damaged or is no ledger; restore it from its backup. Never start an empty one for the "
             "same people: what was spent stays spent"

@@ -77,8 +77,8 @@ def test_ghost_hooks_and_brute_force_agree(
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("rule", RULES, ids=["flat", "normalised"])
 def test_a_hand_worked_clipped_sum(name, rule):
-    # one weight, no bias, logit 0: a row's gradient is (½ - y) x. Units: rows x = 2, y = 0 → 1; x = 8, y = 1 → -4;
-    # rows x = 1, 3 with y = 0, 1 → mean of ½ and -3/2 = -½. Flat at C = 1: 1 - 1 - ½ = -½.
+    # one weight, no bias, logit 0: a row's gradient is (½ - y) x. Units: x = 2, y = 0 gives 1; x = 8, y = 1
+    # gives -4; rows x = 1, 3 with y = 0, 1 give the mean of ½ and -3/2, -½. Flat at C = 1: 1 - 1 - ½ = -½.
     # Normalised: 1/1.01 - 4/4.01 - .5/.51.
     network = nn.Linear(1, 1, bias=False)
     nn.init.zeros_(network.weight)

@@ -76,7 +76,7 @@ def test_a_known_key_gives_the_published_aes_keystream():
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("power", "passes"), [(1.0, True), (1.02, False)])
+@pytest.mark.parametrize(("power", "passes"), [(1.0, True), (1.04, False)])
 def test_uniform_numbers_are_uniform(power, passes):
     # Kolmogorov-Smirnov on 200,000 numbers; the true law is rejected with probability 1e-6
     numbers = uniform(SystemKeystream(), 200_000) ** power
@@ -84,7 +84,7 @@ def test_uniform_numbers_are_uniform(power, passes):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("scale", "passes"), [(1.0, True), (0.97, False), (1.03, False)])
+@pytest.mark.parametrize(("scale", "passes"), [(1.0, True), (0.95, False), (1.05, False)])
 def test_normal_numbers_are_standard_normal(scale, passes):
     # Kolmogorov-Smirnov on 200,000 numbers; the true law is rejected with probability 1e-6
     numbers = scale * normal(SystemKeystream(), 200_000)

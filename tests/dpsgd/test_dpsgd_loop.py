@@ -264,8 +264,8 @@ def test_a_run_on_almost_no_units_completes(units):
 @pytest.mark.statistical
 @pytest.mark.parametrize("factor", [1.0, 0.9, 1.1])
 def test_the_noise_in_an_update_has_standard_deviation_sigma_c_over_the_expected_batch(factor):
-    # no unit, learning rate 1, one step: the update is the noise. 10,007 weights: the standard error of a standard
-    # deviation is 1/√(2n) = .0071; |z| > 5 has probability 6e-7, and ±10 % is fourteen standard errors away
+    # no unit, learning rate 1, one step: the update is the noise. 10,007 weights: the standard error of a
+    # standard deviation is 1/√(2n) = .0071; |z| > 5 has probability 6e-7, and ±10 % is fourteen errors away
     width = 10_006
     records = UnitRecords.of_rows(features=torch.zeros(0, width), labels=torch.zeros(0))
     network = build({"kind": "linear"}, width)

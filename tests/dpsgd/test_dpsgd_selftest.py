@@ -257,7 +257,7 @@ def test_t2_batch_norm_in_eval_mode_is_accepted_and_unchanged(make_records, froz
 def test_batch_norm_in_eval_mode_with_trainable_parameters_is_refused(make_records):
     network = with_batch_norm()
     network[1].eval()
-    with pytest.raises(NotPrivateError, match="layer 1 .*freeze"):
+    with pytest.raises(NotPrivateError, match=r"layer 1 .*freeze"):
         run(make_records, network=network)
 
 
@@ -345,7 +345,7 @@ def sleeping():
     ("make", "named"),
     [
         (Twice, "layer inner runs 2 times"),
-        (Tied, "parameters first.weight and second.weight are tied"),
+        (Tied, r"parameters first\.weight and second\.weight are tied"),
         (Unused, "layer spare runs 0 times"),
         (Counting, "seen"),
         (MixingUnits, "depends on the other units"),

@@ -112,7 +112,7 @@ def test_all_reasons_come_at_once():
     blocking = {r.gate: r.outcome for r in decision.reasons if r.outcome != "passed"}
     assert blocking == {"self_test": "blocked", "run_epsilon": "blocked", "min_auc": "insufficient"}
     assert decision.verdict == "blocked"
-    assert len(decision.reasons) == 9
+    assert len(decision.reasons) == 8
 
 
 def test_an_interval_astride_the_limit_is_insufficient_and_says_number_and_limit():
