@@ -120,8 +120,8 @@ def open_engine(path: Path) -> sa.Engine:
         if isinstance(error, ConfigurationError) or isinstance(error.__cause__, OperationalError):
             raise  # an operational error is a busy or full disk, not a damaged file
         raise ConfigurationError(
-            f"{path} is damaged or is no ledger; restore it from its backup. Never start an empty one for the "
-            "same people: what was spent stays spent"
+            f"{path} is damaged or is no ledger; restore it from its backup. Never start an empty one for "
+            "the same people: what was spent stays spent"
         ) from error
     return engine
 
@@ -210,6 +210,6 @@ def _create_or_check(connection: sa.Connection, path: Path) -> None:
         )
     if not triggers_present(connection):
         raise ConfigurationError(
-            f"{path}: the triggers that keep the ledger append-only are missing; somebody changed the database. "
-            "Restore it from its backup"
+            f"{path}: the triggers that keep the ledger append-only are missing; somebody changed the "
+            "database. Restore it from its backup"
         )
