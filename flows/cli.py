@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from configs.errors import ConfigurationError, DiscreetError, UsageError
+from configs.errors import BudgetError, ConfigurationError, DiscreetError, InternalError, UsageError
 from flows import environment
 
 app = typer.Typer(
@@ -26,7 +26,7 @@ app = typer.Typer(
 ledger_app = typer.Typer(help="The privacy ledger: what each population has spent.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
 
-out = Console(highlight=False, soft_wrap=True)
+out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
 
 ConfigPath = Annotated[str, typer.Argument(metavar="CONFIG", help="the model's YAML file")]
@@ -48,8 +48,6 @@ def check(config: ConfigPath, runtime: RuntimeName = "local", as_json: AsJson = 
     else:
         screen.plan(out, config, loaded.config, found)
     if found.refusal:
-        from configs.errors import BudgetError
-
         raise BudgetError(found.refusal)
 
 
@@ -155,7 +153,7 @@ def _run_flow(name: str, parameters: dict[str, str], *, runtime: str, as_json: b
 
     home = Path(load_runtime(runtime).home).expanduser().resolve()
     load(parameters["config_path"])  # a fault in the file is told at once, before anything heavy is imported
-    environment.embedded(str(home))
+    environment.embedded(home)
     from contextlib import nullcontext
 
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
@@ -165,12 +163,24 @@ def _run_flow(name: str, parameters: dict[str, str], *, runtime: str, as_json: b
     # Prefect's heartbeat thread is joined in whole seconds at the end of every flow run
     with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
         with nullcontext() if as_json else screen.following(err):
-            result = getattr(retraining, name)(**parameters)
+            result = _orchestrated(getattr(retraining, name), parameters)
     if as_json:
         _print_json(_outcome(result))
     else:
         screen.outcome(out, result)
     return result.exit_code
+
+
+def _orchestrated(flow: Any, parameters: dict[str, str]) -> Any:
+    try:
+        return flow(**parameters)
+    except RuntimeError as error:
+        if "API server" not in str(error):
+            raise
+    raise InternalError(
+        "Prefect's embedded server did not start or does not answer; nothing was read or spent. Try again on a "
+        "quieter machine, or start one (prefect server start) and set PREFECT_API_URL"
+    )
 
 
 def _outcome(result: Any) -> dict[str, Any]:

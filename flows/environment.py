@@ -1,6 +1,7 @@
 """The process's environment, set before Prefect and MLflow are imported: both read it at import."""
 
 import os
+from pathlib import Path
 
 QUIET = {
     "DO_NOT_TRACK": "true",  # MLflow wants the word; Prefect takes it too
@@ -19,9 +20,11 @@ def quiet() -> None:
         os.environ.setdefault(name, value)
 
 
-def embedded(home: str) -> None:
+def embedded(home: Path) -> None:
     """Without a Prefect server of one's own, keep Prefect's files in the home, and its log to what is wrong."""
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
     if "PREFECT_API_URL" not in os.environ:
-        os.environ.setdefault("PREFECT_HOME", f"{home}/prefect")
+        folder = home / "prefect"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.environ.setdefault("PREFECT_HOME", str(folder))
         os.environ.setdefault("PREFECT_SERVER_LOGGING_LEVEL", "CRITICAL")

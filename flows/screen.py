@@ -89,10 +89,10 @@ def outcome(console: Console, result: Outcome) -> None:
 
 def plan(console: Console, path: str, config: Config, found: Forecast) -> None:
     """What `check` prints: the plan of one run, and what the population has left."""
-    unit = f"{found.rows_per_unit} rows of one person" if found.unit == "person" else "one row"
+    rows = f"a person with at most {found.rows_per_unit} row{'s' if found.rows_per_unit > 1 else ''}"
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="bold")
-    lines.add_row("unit", f"a {found.unit} (at most {unit}), added or removed; {found.units:,} units, nominal")
+    lines.add_row("unit", f"a {found.unit}, added or removed; {found.units:,} of them train (nominal), {rows}")
     lines.add_row("sampling", f"Poisson, q = {found.sampling_rate:.5g}, {found.steps:,} steps")
     clipping = config.privacy.clipping
     lines.add_row("noise", f"σ = {found.noise_multiplier:g}, {clipping.kind} clipping at C = {clipping.norm:g}")

@@ -10,6 +10,7 @@ import codecs
 import csv
 import io
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,7 +53,7 @@ def read_csv(
         DataError: the file cannot be read as such; no cell is quoted.
     """
     name = f"{path}:{member}" if member else str(path)
-    if len(delimiter) != 1:
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
         raise DataError("data.source.delimiter must be one character, such as ',' or ';' (for tabs \"\\t\")")
     header = read_header(path=path, member=member, delimiter=delimiter, encoding=encoding)
     _explain_delimiter(header, columns, delimiter=delimiter, name=name)
@@ -75,7 +76,7 @@ def read_header(
     name = f"{path}:{member}" if member else str(path)
     with _opened(Path(path), member) as raw:
         start = _first_line(raw, encoding)
-    if not start.strip():
+    if not start.removeprefix(codecs.BOM_UTF8).strip():
         raise DataError(f"{name}: the file is empty")
     checked = _Checked(io.BytesIO(start), encoding=encoding, name=name, partial=True)
     text = b"".join(iter(lambda: checked.read(2**16), b"")).decode().removeprefix("\ufeff")
@@ -94,9 +95,12 @@ class _Checked(io.RawIOBase):
     def __init__(self, raw: IO[bytes], *, encoding: str, name: str, partial: bool = False) -> None:
         self.raw, self.encoding, self.name, self.partial = raw, encoding, name, partial
         try:
+            io.TextIOWrapper(
+                io.BytesIO(), encoding=encoding
+            )  # refuses a codec that yields no text, such as hex
             self.decoder = codecs.getincrementaldecoder(encoding)()
-        except LookupError:
-            raise DataError(f"data.source.encoding = {encoding!r} is no encoding that Python knows") from None
+        except (LookupError, ValueError):
+            raise DataError(f"data.source.encoding = {encoding!r} is no text encoding of Python") from None
         self.unchanged = codecs.lookup(encoding).name in ("utf-8", "ascii")
         self.at, self.quotes = 0, 0
 
@@ -129,8 +133,8 @@ class _Checked(io.RawIOBase):
         pending = len(self.decoder.getstate()[0])
         try:
             return self.decoder.decode(chunk, final=not chunk and not self.partial)
-        except UnicodeDecodeError as error:
-            place = self.at - pending + error.start
+        except UnicodeError as error:
+            place = self.at - pending + getattr(error, "start", 0)
         raise DataError(
             f"{self.name}: byte {place} (counted from 0) is not {self.encoding}; set data.source.encoding "
             "(often cp1252 or latin-1), or save the file as UTF-8; mixed encodings must be mended first"
@@ -145,7 +149,7 @@ class _Checked(io.RawIOBase):
 
 
 def _first_line(raw: IO[bytes], encoding: str) -> bytes:
-    """The bytes up to the end of the first line that is not blank, line breaks within quotation marks included."""
+    """The bytes of the first line that is not blank; a line break within quotation marks does not end it."""
     if encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32", "u16", "u32")):
         return raw.read(ROW_LIMIT)
     start = b""
@@ -174,7 +178,7 @@ def _opened(path: Path, member: str | None) -> Iterator[IO[bytes]]:
             return
         with zipfile.ZipFile(path) as archive, archive.open(_member(archive, path, member)) as stream:
             yield stream
-    except (OSError, zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+    except (OSError, zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
         raise DataError(
             f"{path} cannot be read ({type(error).__name__}): check its permissions, and that an archive is "
             "whole and has no password"

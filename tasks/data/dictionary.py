@@ -102,6 +102,7 @@ def draft_configuration(
         ConfigurationError: every fault of the dictionary at once: unknown kinds, columns that the data
             lack, bounds that are no numbers or out of order, no label or more than one.
     """
+    header = list(dict.fromkeys(name for name in header if name))
     source: dict[str, Any] = {"kind": "csv", "path": data_path}
     if Path(data_path).suffix.lower() in (".parquet", ".pq"):
         source["kind"] = "parquet"
@@ -262,7 +263,7 @@ def _flow(mapping: Mapping[str, Any]) -> str:
 
 _NO_PERSON = "  # person: no column identifies a person, so epsilon can be stated for one row only"
 _TEMPLATE = """\
-# A first draft. No record was read: only the names of the columns, and the data dictionary where there was one.
+# A first draft. No record was read: only the names of the columns, and the data dictionary if there was one.
 # Every "?" is a question for a person who knows the form, the device or the code book. Do not answer one by
 # looking at the records: such an answer depends on somebody's record, and nobody has paid for it.
 # `discreet check` refuses this file until all are answered.

@@ -31,11 +31,10 @@ def read_parquet(*, path: str | Path, columns: Sequence[str]) -> pd.DataFrame:
         DataError: the file is missing or no Parquet, or lacks a column.
     """
     file = Path(path)
-    if not file.is_file():
-        raise DataError(
-            f"{file} {'is a folder' if file.is_dir() else 'does not exist'}; check data.source.path"
-        )
     try:
+        if not file.is_file():
+            what = "is a folder" if file.is_dir() else "does not exist"
+            raise DataError(f"{file} {what}; check data.source.path")
         with arrow_parquet.ParquetFile(file) as parquet:
             names = parquet.schema_arrow.names
             choose_columns(names, columns, name=str(file))

@@ -125,10 +125,9 @@ def digest(frame: pd.DataFrame, *, key: bytes) -> str:
         lengths = arrow_compute.call_function("binary_length", [cells]).fill_null(-1)
         mac.update(lengths.to_numpy(zero_copy_only=False).astype("<i8").tobytes())
         present = cells.drop_null()  # a missing cell may hide bytes in the buffer below it
-        ends = np.frombuffer(present.buffers()[1], dtype="<i8")[
-            present.offset : present.offset + len(present) + 1
-        ]
         if len(present):
+            every = np.frombuffer(present.buffers()[1], dtype="<i8")
+            ends = every[present.offset : present.offset + len(present) + 1]
             mac.update(memoryview(present.buffers()[2])[int(ends[0]) : int(ends[-1])])
     return mac.hexdigest()
 

@@ -11,6 +11,7 @@ position would shift when an earlier row is removed. Equal rows then share a pla
 
 import hashlib
 import hmac
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -50,12 +51,25 @@ def assign(*, persons: Sequence[str] | pd.Series, key: bytes, audit: float, popu
     return place.astype(np.int8)[codes]
 
 
-def cap_rows(*, persons: Sequence[str] | pd.Series, key: bytes, max_rows: int) -> np.ndarray:
+def cap_rows(
+    *,
+    persons: Sequence[str] | pd.Series,
+    key: bytes,
+    max_rows: int,
+    ids: Sequence[str] | pd.Series | None = None,
+) -> np.ndarray:
     """Keep at most `max_rows` rows a person, drawn by key.
 
+    Args:
+        persons: a person's id for each row [rows], text.
+        key: secret of the population (or of a bench).
+        max_rows: most rows of one person, at least 1.
+        ids: an id of each row by its content (`row_ids`), or None. With ids a row's draw is the same whatever
+            other rows the person has, so that one row more displaces at most one, which matters where the row
+            is the privacy unit; without, the draw is by the row's number among the person's own.
+
     Returns:
-        bool [rows]: the rows to keep. The draw depends on the person's id and the order of their own rows,
-        nothing else.
+        bool [rows]: the rows to keep. A person's draw depends on their own rows, and on nobody else's.
 
     Raises:
         DataError: a row has no person.
@@ -66,13 +80,25 @@ def cap_rows(*, persons: Sequence[str] | pd.Series, key: bytes, max_rows: int) -
     keep = np.ones(len(codes), dtype=bool)
     counts = np.bincount(codes, minlength=len(names))
     order = np.argsort(codes, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(counts)])
+    starts = np.cumsum(counts) - counts
+    contents = None if ids is None else list(ids)
     for person in np.flatnonzero(counts > max_rows):
-        rows = order[starts[person] : starts[person + 1]]
+        rows = order[starts[person] : starts[person] + counts[person]]
         name = names[person].encode()
-        draws = [_uniform(key, b"cap", name, str(number).encode()) for number in range(len(rows))]
+        marks = range(len(rows)) if contents is None else _marks([contents[row] for row in rows])
+        draws = [_uniform(key, b"cap", name, str(mark).encode()) for mark in marks]
         keep[rows[np.argsort(draws, kind="stable")[max_rows:]]] = False
     return keep
+
+
+def _marks(ids: Sequence[str]) -> list[str]:
+    """The ids, equal ones told apart by how many came before."""
+    seen: Counter[str] = Counter()
+    marks = []
+    for row_id in ids:
+        marks.append(f"{row_id} {seen[row_id]}")
+        seen[row_id] += 1
+    return marks
 
 
 def unit_index(

@@ -64,51 +64,17 @@ def expectations(
         checks: `{max_missing: {default, <column>…}, max_outside, unique, min_rows, max_rows_of_one_person,
             label_rate: {min, max}, groups: {columns, min_rows} | None}`; each may be left out.
     """
-    found = [
-        Check(
-            name="rows",
-            column=None,
-            words=f"there are at least {checks.get('min_rows', 1):,} rows",
-            type="expect_table_row_count_to_be_between",
-            kwargs={"min_value": checks.get("min_rows", 1)},
-        ),
-        *_label_checks(label, checks.get("label_rate") or {}),
-    ]
-    if person is not None:
-        most = checks.get("max_rows_of_one_person")
-        found.append(_present(person, 0.0, "every row says whose it is"))
-        if most is not None:
-            found.append(
-                _between(
-                    beside(person, "rows"),
-                    person,
-                    "rows of a person",
-                    f"nobody has more than {most:,} rows",
-                    1,
-                    most,
-                    0.0,
-                )
-            )
-    found += [
-        Check(
-            name="unique",
-            column=column,
-            words="no value stands in two rows",
-            type="expect_column_values_to_be_unique",
-            kwargs={"column": column},
-        )
-        for column in checks.get("unique") or ()
-    ]
     missing = checks.get("max_missing") or {}
+    found = [*_row_checks(person, checks), *_label_checks(label, checks.get("label_rate") or {})]
+    for name in checks.get("unique") or ():
+        if name in missing and name not in features:
+            found.append(_present(name, missing[name]))
     for name, feature in features.items():
-        share = missing.get(name, missing.get("default", 0.05))
-        found.append(_present(name, share, f"at most {_percent(share)} of the cells are missing"))
+        found.append(_present(name, missing.get(name, missing.get("default", 0.05))))
         found += _feature_checks(name, feature, checks.get("max_outside", 0.05))
     groups = checks.get("groups") or {"columns": (), "min_rows": 0}
-    for column in groups["columns"]:
-        found += [
-            _group_check(column, str(value), groups["min_rows"]) for value in features[column]["values"]
-        ]
+    for name in groups["columns"]:
+        found += [_group_check(name, str(value), groups["min_rows"]) for value in features[name]["values"]]
     return found
 
 
@@ -159,6 +125,35 @@ def build(name: str, checks: list[Check]) -> ExpectationSuite:
             for position, check in enumerate(checks)
         ],
     )
+
+
+def _row_checks(person: str | None, checks: Mapping[str, Any]) -> list[Check]:
+    least, most = checks.get("min_rows", 1), checks.get("max_rows_of_one_person")
+    found = [
+        Check(
+            name="rows",
+            column=None,
+            words=f"there are at least {least:,} rows",
+            type="expect_table_row_count_to_be_between",
+            kwargs={"min_value": least},
+        )
+    ]
+    if person is not None:
+        found.append(_present(person, 0.0, "every row says whose it is"))
+    if person is not None and most is not None:
+        words = f"nobody has more than {most:,} rows"
+        found.append(_between(beside(person, "rows"), person, "rows of a person", words, 1, most, 0.0))
+    for column in checks.get("unique") or ():
+        found.append(
+            Check(
+                name="unique",
+                column=column,
+                words="no value stands in two rows",
+                type="expect_column_values_to_be_unique",
+                kwargs={"column": column},
+            )
+        )
+    return found
 
 
 def _label_checks(label: Mapping[str, Any], rate: Mapping[str, float]) -> list[Check]:
@@ -224,11 +219,11 @@ def _group_check(column: str, value: str, least: int) -> Check:
     )
 
 
-def _present(column: str, share: float, words: str) -> Check:
+def _present(column: str, share: float, words: str | None = None) -> Check:
     return Check(
         name="missing",
         column=column,
-        words=words,
+        words=words or f"at most {_percent(share)} of the cells are missing",
         type="expect_column_values_to_not_be_null",
         kwargs={"column": column, "mostly": round(1 - share, 9)},
     )

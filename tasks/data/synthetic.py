@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import brentq
+from scipy.special import expit
 
 MISSING_SHARE = 0.02
 _CODES = (
@@ -42,6 +44,7 @@ def rows(
     prior_rate: float = 0.5,
     unique: Sequence[str] = (),
     extra: Mapping[str, Sequence[str]] | None = None,
+    max_missing: Mapping[str, float] | None = None,
 ) -> pd.DataFrame:
     """Draw `n` rows of text that fit a schema.
 
@@ -55,17 +58,22 @@ def rows(
         prior_rate: expected share of positive labels, in (0, 1).
         unique: further columns with a distinct text in every row, such as an encounter id.
         extra: further columns, each with the values to draw from (a group that is no feature, say).
+        max_missing: largest allowed share of missing cells, by column, `default` for the rest; half of it
+            is used where that is less than `MISSING_SHARE`.
 
     Returns:
         DataFrame [n, columns] of text, NA where missing.
     """
     random = np.random.default_rng(seed)
+    allowed = max_missing or {}
     columns: dict[str, pd.Series] = {}
     lean = np.zeros(n)
     for name, feature in features.items():
         cells, position = _cells(random, feature, n)
         lean += (position - 0.5) / (1 + len(columns))
-        columns[name] = pd.Series(cells, dtype="str").mask(random.random(n) < MISSING_SHARE)
+        columns[name] = pd.Series(cells, dtype="str").mask(
+            random.random(n) < min(MISSING_SHARE, 0.5 * allowed.get(name, allowed.get("default", 1.0)))
+        )
     for name, values in (extra or {}).items():
         columns.setdefault(name, _drawn(random, [str(value) for value in values], n))
     if person is not None:
@@ -103,8 +111,9 @@ def _persons(random: np.random.Generator, n: int, max_rows: int) -> pd.Series:
 def _labels(
     random: np.random.Generator, label: Mapping[str, Any], lean: np.ndarray, prior_rate: float
 ) -> pd.Series:
-    logit = np.log(prior_rate / (1 - prior_rate)) + lean
-    is_positive = random.random(len(lean)) < 1 / (1 + np.exp(-logit))
+    # The base is chosen so that the mean probability is the prior, whatever the lean.
+    base = brentq(lambda b: float(expit(b + lean).mean()) - prior_rate, -50.0, 50.0)
+    is_positive = random.random(len(lean)) < expit(base + lean)
     positive, negative = (
         _drawn(random, [str(v) for v in label[side]], len(lean)) for side in ("positive", "negative")
     )

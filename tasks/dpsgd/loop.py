@@ -11,27 +11,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from configs.errors import ConfigurationError, DiscreetError, NotPrivateError
-from tasks.dpsgd.clipping import (
-    ClippingRule,
-    Engine,
-    EngineName,
-    UnitLoss,
-    clipped_total,
-    make_engine,
-    mean_row_loss,
-    trainable,
-)
+from configs.errors import ConfigurationError, NotPrivateError
+from tasks.dpsgd.clipping import Engine, EngineName, UnitLoss, clipped_total, mean_row_loss, trainable
 from tasks.dpsgd.csprng import SystemKeystream
-from tasks.dpsgd.layers import refuse_layers, refuse_repeated_layers
 from tasks.dpsgd.noise import NoisyMean
 from tasks.dpsgd.plan import DpSgdPlan
+from tasks.dpsgd.preflight import EngineFactory, checked_engine
+from tasks.dpsgd.preflight import check as check
 from tasks.dpsgd.recipe import Decay, OptimizerName, Recipe
 from tasks.dpsgd.sampler import PoissonSampler
-from tasks.dpsgd.selftest import SelfTestReport, self_test, synthetic_rows
+from tasks.dpsgd.selftest import SelfTestReport, synthetic_rows
 from tasks.dpsgd.units import UnitRecords
-
-EngineFactory = Callable[[nn.Module, ClippingRule, UnitLoss], Engine]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +57,7 @@ def train(
     progress: Callable[[int], None] | None = None,
     loss: UnitLoss = mean_row_loss,
     engine: EngineName | EngineFactory = "auto",
-    physical_batch: int = 2048,
+    physical_batch: int = 8192,
     feature_range: tuple[float, float] = (-3.0, 3.0),
 ) -> TrainingResult:
     """Train by DP-SGD (Abadi et al. 2016, algorithm 1) with Poisson sampling over units.
@@ -101,9 +91,8 @@ def train(
     )
     _check_inputs(plan, records, physical_batch)
     network = copy.deepcopy(network)
-    refuse_layers(network)
     release = NoisyMean(plan=plan, keystream=SystemKeystream())
-    chosen, report = _checked_engine(
+    chosen, report = checked_engine(
         plan=plan,
         network=network,
         loss=loss,
@@ -196,44 +185,6 @@ class _Run:
         return state
 
 
-def _checked_engine(
-    *,
-    plan: DpSgdPlan,
-    network: nn.Module,
-    loss: UnitLoss,
-    engine: EngineName | EngineFactory,
-    release: NoisyMean,
-    rows: Tensor,
-) -> tuple[Engine, SelfTestReport]:
-    plain = copy.deepcopy(network)
-    rule = ClippingRule(kind=plan.clipping, norm=plan.clipping_norm)
-    try:
-        refuse_repeated_layers(plain, rows[:, 0] if plan.rows_per_unit == 1 else rows)
-        chosen = (
-            engine(network, rule, loss)
-            if callable(engine)
-            else make_engine(network=network, rule=rule, loss=loss, engine=engine)
-        )
-        report = self_test(
-            network=network,
-            plain=plain,
-            engine=chosen,
-            rule=rule,
-            loss=loss,
-            release=release,
-            plan=plan,
-            rows=rows,
-        )
-    except DiscreetError:
-        raise
-    except Exception as error:  # whatever stops the self-test stops the run; its rows are synthetic
-        kinds = sorted({type(layer).__name__ for layer in network.modules()})
-        raise NotPrivateError(
-            f"self-test: a network of {', '.join(kinds)} cannot be clipped: {type(error).__name__}: {error}"
-        ) from error
-    return chosen, report
-
-
 def _check_inputs(plan: DpSgdPlan, records: UnitRecords, physical_batch: int) -> None:
     if records.rows_per_unit > plan.rows_per_unit:
         raise NotPrivateError(
@@ -250,39 +201,3 @@ def _check_changes(network: nn.Module, before: dict[str, Tensor]) -> None:
             raise NotPrivateError(
                 f"training changed {name}, which is no optimised parameter: no noise covers it"
             )
-
-
-def check(
-    *,
-    plan: DpSgdPlan,
-    network: nn.Module,
-    features: int,
-    feature_range: tuple[float, float],
-    loss: UnitLoss = mean_row_loss,
-    engine: EngineName | EngineFactory = "auto",
-) -> SelfTestReport:
-    """Run the self-test alone, on synthetic rows, before anything is reserved or claimed.
-
-    Args:
-        plan: as for `train`.
-        network: features [*, d] → logits [*]; left as it was.
-        features: d.
-        feature_range: public range of the encoded features.
-        loss: as for `train`.
-        engine: as for `train`.
-
-    Raises:
-        NotPrivateError: the network is refused or the self-test failed, naming the layer or the loss at fault.
-    """
-    network = copy.deepcopy(network)
-    refuse_layers(network)
-    chosen, report = _checked_engine(
-        plan=plan,
-        network=network,
-        loss=loss,
-        engine=engine,
-        release=NoisyMean(plan=plan, keystream=SystemKeystream()),
-        rows=synthetic_rows(features=features, rows_per_unit=plan.rows_per_unit, feature_range=feature_range),
-    )
-    chosen.close()
-    return report

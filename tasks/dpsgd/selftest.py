@@ -27,9 +27,8 @@ _OUTLIERS = 6
 _SCALE = 1e6
 _TINY = 1e-30
 _NOISE_VALUES = 20_000
-_NOISE_TOLERANCE = 7 / math.sqrt(
-    2 * _NOISE_VALUES
-)  # seven standard errors of a standard deviation: false alarm 3e-12
+# seven standard errors of a standard deviation: a false alarm has probability 3e-12
+_NOISE_TOLERANCE = 7 / math.sqrt(2 * _NOISE_VALUES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,8 +30,8 @@ class UnitBatch:
     def __len__(self) -> int:
         return self.features.shape[0]
 
-    def select(self, which: Tensor) -> "UnitBatch":
-        """The units picked by `which`, a bool [B] or an int64 [any]."""
+    def select(self, which: Tensor | slice) -> "UnitBatch":
+        """The units picked by `which`: a bool [B], an int64 [any] or a slice."""
         return UnitBatch(features=self.features[which], labels=self.labels[which], mask=self.mask[which])
 
 

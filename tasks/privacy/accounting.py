@@ -17,6 +17,7 @@ import logging
 import math
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any, Final, cast
 
 from configs.errors import AccountingError, ConfigurationError
@@ -103,16 +104,17 @@ def _rdp_epsilon(mechanisms: Sequence[Mechanism], delta: float) -> float:
     from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
     orders = [float(order) for order in rdp.DEFAULT_RDP_ORDERS]
-    curve = rdp_curve(mechanisms, orders)
+    curves = [(mechanism.claims, rdp_curve(mechanism, orders)) for mechanism in mechanisms]
+    curve = [sum(steps * values[index] for steps, values in curves) for index in range(len(orders))]
     epsilon, _ = rdp.compute_epsilon(orders, curve, delta)
     return checked_epsilon(what="epsilon (RDP)", value=epsilon)
 
 
-def rdp_curve(mechanisms: Sequence[Mechanism], orders: Sequence[float]) -> list[float]:
-    """Rényi divergence at each order; infinite where one does not converge, which only loses that order.
+def rdp_curve(mechanism: Mechanism, orders: Sequence[float]) -> list[float]:
+    """Rényi divergence of one step at each order; infinite where it does not converge: that order is lost.
 
-    Source: Mironov, Talwar and Zhang 2019, through the library's accountant and self-composed events (some of
-    its events ignore a count given otherwise).
+    Source: Mironov, Talwar and Zhang 2019, through the library's accountant. A composition is the sum over
+    its steps, which callers take themselves: some of the library's events ignore a count.
 
     Raises:
         AccountingError: a divergence is NaN or negative.
@@ -120,31 +122,28 @@ def rdp_curve(mechanisms: Sequence[Mechanism], orders: Sequence[float]) -> list[
     import dp_accounting as dp
     from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
-    total = [0.0] * len(orders)
-    for mechanism in mechanisms:
-        event: dp.DpEvent = dp.GaussianDpEvent(mechanism.noise_multiplier)
-        if isinstance(mechanism, SampledGaussian):
-            event = dp.PoissonSampledDpEvent(mechanism.sampling_rate, event)
-        accountant = rdp.RdpAccountant(list(orders))  # add or remove one is its default relation
-        with _quiet():
-            accountant.compose(dp.SelfComposedDpEvent(event, mechanism.claims))
-        # The library offers epsilon only, and the filter needs the curve: a private name of a pinned version.
-        curve = cast("Any", accountant)._rdp
-        for index, value in enumerate(curve):
-            total[index] += _rounded_up(float(value), mechanism.claims)
-    return total
+    event: dp.DpEvent = dp.GaussianDpEvent(mechanism.noise_multiplier)
+    if isinstance(mechanism, SampledGaussian):
+        event = dp.PoissonSampledDpEvent(mechanism.sampling_rate, event)
+    accountant = rdp.RdpAccountant(list(orders))  # add or remove one is its default relation
+    with _quiet():
+        accountant.compose(dp.SelfComposedDpEvent(event, 1))
+    # The library offers epsilon only, and the filter needs the curve: a private name of a pinned version.
+    curve = cast("Any", accountant)._rdp
+    return [_resolved(float(value)) for value in curve]
 
 
-def _rounded_up(divergence: float, steps: int) -> float:
+def _resolved(divergence: float) -> float:
     """Charge at least what double precision resolves; refuse what is no divergence."""
-    resolution = _RDP_RESOLUTION * steps
-    if not divergence >= -resolution:  # also true for NaN
+    if not divergence >= -_RDP_RESOLUTION:  # also true for NaN
         raise AccountingError(f"a Rényi divergence came out as {divergence}, which counts as over budget")
-    return max(divergence, resolution)
+    return max(divergence, _RDP_RESOLUTION)
 
 
 def rdp_units(mechanisms: Sequence[Mechanism], orders: Sequence[float]) -> tuple[int, ...]:
     """What the ledger charges: the curve in integers of 1e-12, rounded up; at most `UNITS_LIMIT`.
+
+    The steps are multiplied and added exactly, so the parts of a run cost at least the whole.
 
     >>> rdp_units([SampledGaussian(sampling_rate=0.01, noise_multiplier=1.0, steps=1000)], [4.25])
     (388815507124,)
@@ -153,11 +152,17 @@ def rdp_units(mechanisms: Sequence[Mechanism], orders: Sequence[float]) -> tuple
         AccountingError: it cannot be computed; counts as over budget.
     """
     runs = _validated(mechanisms)
-    curve = guarded(what="the Rényi divergence", compute=lambda: rdp_curve(runs, orders))
+    curves = guarded(what="the Rényi divergence", compute=lambda: [rdp_curve(run, orders) for run in runs])
     return tuple(
-        math.ceil(value * UNITS_PER_RDP) if value * UNITS_PER_RDP < UNITS_LIMIT else UNITS_LIMIT
-        for value in curve
+        _units([(value, run.claims) for value, run in zip(values, runs, strict=True)])
+        for values in zip(*curves, strict=True)
     )
+
+
+def _units(parts: Sequence[tuple[float, int]]) -> int:
+    if any(math.isinf(value) for value, _ in parts):
+        return UNITS_LIMIT
+    return min(math.ceil(sum(Fraction(value) * steps for value, steps in parts) * UNITS_PER_RDP), UNITS_LIMIT)
 
 
 def epsilon_path(*, mechanisms: Sequence[Mechanism], delta: float, steps: Sequence[int]) -> list[float]:

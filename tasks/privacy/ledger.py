@@ -117,18 +117,13 @@ class Ledger:
                 self._append(connection, name, "population_created", said, actor)
                 rows.insert_population(connection, name, said, rule)
                 state = rows.known_population(connection, name)
-        asked = {"unit": unit, "epsilon": epsilon, "delta": delta, "planned_runs": planned_runs}
-        differing = [
-            f"{key}: the file says {value}, the ledger {getattr(state, key)}"
-            for key, value in asked.items()
-            if value != getattr(state, key)
-        ]
-        if differing:
-            raise ConfigurationError(
-                f"population {name}: {'; '.join(differing)}. These were fixed when the population was "
-                "created: write the ledger's values in the file"
-            )
+        state.require(unit=unit, epsilon=epsilon, delta=delta, planned_runs=planned_runs)
         return state
+
+    def populations(self) -> list[str]:
+        """Names of all populations, in the order of the alphabet."""
+        with db.reading(self._engine) as connection:
+            return list(connection.scalars(sa.select(db.population.c.name).order_by(db.population.c.name)))
 
     def population(self, name: str) -> PopulationState | None:
         """The balance of a population, or None when nothing was ever planned on it."""

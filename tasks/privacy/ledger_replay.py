@@ -1,7 +1,7 @@
 """Recomputes the ledger from its entries alone, and compares it with the counters beside them.
 
 The chain shows an entry that was changed, removed in the middle, or put in. It cannot show that the last
-entries were cut off, or that all were rewritten: for that, keep `Ledger.head()` elsewhere, as a model's tags do.
+entries were cut off, or that all were rewritten: for that, keep `Ledger.head()` elsewhere too.
 """
 
 import json

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from configs.errors import ConfigurationError
 from tasks.privacy import ledger_schema as db
 from tasks.privacy.accounting import rdp_units
 from tasks.privacy.budget import PrivacyFilter, added
@@ -79,6 +80,23 @@ class PopulationState:
     def remaining_epsilon(self) -> float:
         """ε_G less what is used, never below 0."""
         return max(self.epsilon - self.used_epsilon, 0.0)
+
+    def require(self, *, unit: str, epsilon: float, delta: float, planned_runs: int) -> None:
+        """Insist that a file says what was fixed when the population was created.
+
+        Raises:
+            ConfigurationError: it says otherwise, naming both values.
+        """
+        asked = {"unit": unit, "epsilon": float(epsilon), "delta": float(delta), "planned_runs": planned_runs}
+        differing = [key for key, value in asked.items() if value != getattr(self, key)]
+        if differing:
+            said = "; ".join(
+                f"the file says {key} {asked[key]}, the ledger {getattr(self, key)}" for key in differing
+            )
+            raise ConfigurationError(
+                f"population {self.name}: {said}. They were fixed when the population was created: "
+                "write the ledger's values in the file"
+            )
 
     def fits(self, mechanisms: Sequence[Mechanism]) -> int:
         """How many such runs still fit.

@@ -15,7 +15,7 @@ from typing import Final, Protocol, cast
 from tasks.privacy.events import Mechanism, SampledGaussian
 
 FINE_INTERVAL: Final = 1e-4
-_MAX_GRID_POINTS: Final = 2**23  # one mechanism's loss; bounds memory to some hundred MB
+_MAX_GRID_POINTS: Final = 2**21  # one mechanism's loss; bounds memory to some hundred MB
 _SPAN_IN_SIGMAS: Final = 11.0  # the library cuts the noise where its mass falls below e^-50, at about 10 σ
 
 

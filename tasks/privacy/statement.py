@@ -81,13 +81,13 @@ class DpStatement:
             checked_epsilon(what=name, value=getattr(self, name))
         if self.unit not in ("person", "row") or self.rows_per_unit < 1:
             raise ConfigurationError(
-                f"unit = {self.unit!r} with {self.rows_per_unit!r} rows must be person or row, with at least 1"
+                f"unit = {self.unit!r} with {self.rows_per_unit!r} rows must be person or row, with 1 or more"
             )
         if self.person_epsilon is not None:
             checked_epsilon(what="person_epsilon", value=self.person_epsilon)
             if self.unit == "person":
                 raise ConfigurationError(
-                    "with unit person, epsilon is the person's already: no person_epsilon"
+                    "with unit person, epsilon is a person's already: omit person_epsilon"
                 )
 
     @property
@@ -125,9 +125,9 @@ class DpStatement:
         )
         return (
             f"({_shown(self.epsilon)}, {self.delta:g})-differential privacy under addition or removal of one "
-            f"{self.unit}{self._rows()}, for {moments}{self.steps} steps of DP-SGD with {self.sampling} sampling "
-            f"at q = {self.sampling_rate:g}, {self.clipping} clipping at C = {self.clipping_norm:g} and Gaussian "
-            f"noise of standard deviation {self.noise_multiplier:g} C, composed by {ACCOUNTANT} "
+            f"{self.unit}{self._rows()}, for {moments}{self.steps} steps of DP-SGD with {self.sampling} "
+            f"sampling at q = {self.sampling_rate:g}, {self.clipping} clipping at C = {self.clipping_norm:g} "
+            f"and Gaussian noise of standard deviation {self.noise_multiplier:g} C, composed by {ACCOUNTANT} "
             f"({self.accountant_version}); over all runs the ledger's fixed-order Rényi filter guarantees "
             f"({self.ledger_epsilon:g}, {self.ledger_delta:g}), used {_shown(self.ledger_used)}, "
             f"remaining {self.ledger_remaining:.4g}{self._people()}."

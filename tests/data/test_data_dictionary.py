@@ -1,7 +1,10 @@
 import re
+from contextlib import suppress
 
 import pandas as pd
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from configs.errors import ConfigurationError, DataError
 from configs.load import load
@@ -164,6 +167,22 @@ def test_a_header_is_read_from_the_first_line_alone_and_its_delimiter_recognised
     (tmp_path / "broken.parquet").write_text("x")
     with pytest.raises(DataError, match="cannot be read"):
         dictionary.header_of(tmp_path / "broken.parquet")
+
+
+def test_columns_without_a_name_and_repeated_ones_are_drafted_once_or_not_at_all():
+    text = dictionary.draft_configuration(header=["a", "", "a", ""], dictionary_rows=None, data_path="x.csv")
+    assert text.count("{kind: number") == 1
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=60))
+def test_any_dictionary_is_read_or_refused(tmp_path, content):
+    path = tmp_path / "dictionary.csv"
+    path.write_bytes(b"column,kind,min,max,values\n" + content)
+    with suppress(ConfigurationError):
+        dictionary.draft_configuration(
+            header=HEADER, dictionary_rows=dictionary.read_dictionary(path), data_path="x.csv"
+        )
 
 
 def test_the_source_is_written_as_it_must_be_read(tmp_path):

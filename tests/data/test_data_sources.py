@@ -116,6 +116,8 @@ def test_parquet_keeps_long_ids_with_gaps_exact(tmp_path):
 def test_what_is_no_parquet_is_refused(tmp_path):
     path = tmp_path / "records.parquet"
     assert "does not exist" in refusal({"kind": "parquet", "path": path})
+    assert "is a folder" in refusal({"kind": "parquet", "path": tmp_path})
+    assert "cannot be read" in refusal({"kind": "parquet", "path": "x" * 5000})
     path.write_text(f"a\n{SECRET}\n")
     assert "cannot be read as Parquet" in refusal({"kind": "parquet", "path": path})
     pd.DataFrame({"b": [SECRET]}).to_parquet(path)

@@ -1,3 +1,5 @@
+from collections import Counter
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -34,6 +36,19 @@ def test_other_persons_do_not_change_which_rows_of_mine_are_kept(mine, others, c
     assert pd.Series(mine)[alone].value_counts().max() <= cap
     counts = pd.Series(mine).value_counts()
     assert alone.sum() == counts.clip(upper=cap).sum()
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=20), st.integers(0, 19), st.integers(1, 4))
+def test_with_ids_one_row_more_displaces_at_most_one(contents, at, cap):
+    def kept(rows):
+        keep = split.cap_rows(persons=["one"] * len(rows), key=KEY, max_rows=cap, ids=rows)
+        assert keep.sum() == min(cap, len(rows))
+        return Counter(row for row, here in zip(rows, keep, strict=True) if here)
+
+    fewer = contents[: at % len(contents)] + contents[at % len(contents) + 1 :]
+    assert sum((kept(fewer) - kept(contents)).values()) <= 1
+    assert sum((kept(contents) - kept(fewer)).values()) <= 1
 
 
 def test_rows_of_one_person_stay_together():

@@ -1,9 +1,12 @@
+from pathlib import Path
+
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from tasks.data import encoding, labels, synthetic
+from configs.load import load
+from tasks.data import encoding, labels, synthetic, validation
 
 FEATURES = {
     "age": {"kind": "number", "min": 18, "max": 104, "scale": "linear", "fill": 18},
@@ -45,6 +48,37 @@ def test_rows_fit_the_schema():
 def test_whole_bounds_give_whole_numbers_that_reach_both_ends():
     ages = rows().age.dropna().astype(int)
     assert (ages.min(), ages.max()) == (18, 104)
+
+
+@pytest.mark.parametrize("name", ["readmission", "diabetes130"])
+def test_rows_for_a_rehearsal_of_a_shipped_configuration_pass_its_own_expectations(name):
+    path = Path(__file__).parents[2] / "configs" / f"{name}.yaml"
+    config = load(path, {"DISCREET_DATA": "unused"}).config
+    features = {key: feature.model_dump() for key, feature in config.data.features.items()}
+    frame = rows(
+        features=features,
+        label=config.data.label.model_dump(),
+        person=config.data.person,
+        max_rows=config.privacy.max_rows_per_person,
+        n=20_000,
+        prior_rate=config.network.prior_rate,
+        unique=config.data.checks.unique,
+        max_missing=config.data.checks.max_missing,
+    )
+    result = validation.validate(
+        frame,
+        features=features,
+        label=config.data.label.model_dump(),
+        person=config.data.person,
+        checks=config.data.checks.model_dump(),
+    )
+    assert result.failures() == []
+
+
+def test_no_cell_is_missing_where_none_may_be():
+    frame = rows(max_missing={"default": 0.0, "age": 0.5})
+    assert frame.drop(columns="age").notna().all().all()
+    assert 0.01 < frame.age.isna().mean() < 0.03
 
 
 @pytest.mark.parametrize("prior", [0.1, 0.5])

@@ -1,6 +1,7 @@
 import json
 import logging
 import re
+import tempfile
 import warnings
 
 import pandas as pd
@@ -100,6 +101,7 @@ def test_too_few_rows_and_too_small_groups_fail(frame):
 def test_a_limit_of_one_column_overrides_the_default(frame):
     assert failed(part(frame, "age", None, 0.1), max_missing={"default": 0.05, "age": 0.2}) == set()
     assert failed(frame, max_missing={"default": 0.5, "sex": 0.0}) == {("missing", "sex")}
+    assert failed(part(frame, "stay", None, 0.1), max_missing={"stay": 0.05}) == {("missing", "stay")}
 
 
 def test_a_share_at_the_limit_passes_and_one_above_it_fails(frame):
@@ -128,8 +130,11 @@ def test_a_column_named_like_a_derived_one_hides_nothing(frame):
 
 @pytest.mark.parametrize("column", ["sex", "age", "diagnosis", "back", "who", "stay"])
 @pytest.mark.parametrize("share", [0.001, 0.5])
-def test_an_address_planted_in_a_column_stands_in_no_output(frame, column, share, caplog, capsys):
+def test_an_address_planted_in_a_column_stands_in_no_output(
+    frame, column, share, caplog, capsys, tmp_path, monkeypatch
+):
     caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         result = validate(part(frame, column, ADDRESS, share))
@@ -143,6 +148,7 @@ def test_an_address_planted_in_a_column_stands_in_no_output(frame, column, share
         streams.out,
         streams.err,
         *(str(warning.message) for warning in warned),
+        *(path.read_text(errors="replace") for path in tmp_path.rglob("*") if path.is_file()),
     ]
     assert result.success == (share == 0.001 and column != "back")
     assert not any("jane.doe" in text or "example.org" in text for text in everything)

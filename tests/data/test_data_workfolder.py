@@ -9,10 +9,12 @@ import pandas as pd
 import pytest
 
 from configs.errors import DataError, InternalError
+from tasks.data import workfolder
 from tasks.data.workfolder import read_frame, sweep, work_folder, write_frame
 
 OWNER = """
 import sys
+from tasks.data import workfolder
 from tasks.data.workfolder import work_folder
 with work_folder(sys.argv[1], sys.argv[2]) as folder:
     (folder / "records.parquet").write_text("rows")
@@ -111,6 +113,26 @@ def test_a_home_that_cannot_be_written_is_told(tmp_path):
     blocked.write_text("")
     with pytest.raises(DataError, match="DISCREET_HOME"), work_folder(blocked, "run"):
         pass
+
+
+def test_a_lock_on_a_file_that_was_deleted_meanwhile_is_not_trusted(tmp_path, monkeypatch):
+    path, locked = tmp_path / "run.lock", []
+
+    def flock(descriptor, operation):
+        locked.append(descriptor)
+        if (
+            len(locked) == 1
+        ):  # the former owner ends just now: its file goes, and a third process makes a new one
+            path.unlink()
+            path.touch()
+        original(descriptor, operation)
+
+    original = workfolder.fcntl.flock
+    monkeypatch.setattr(workfolder.fcntl, "flock", flock)
+    descriptor = workfolder._locked(path)
+    assert len(locked) == 2
+    assert os.fstat(descriptor).st_ino == path.stat().st_ino
+    os.close(descriptor)
 
 
 def test_a_frame_is_read_back_as_it_was(tmp_path):

@@ -247,13 +247,16 @@ def test_ghost_clipping_is_chosen_where_it_serves_every_layer_and_hooks_otherwis
         make_engine(network=own, rule=RULES[0], loss=mean_row_loss, engine="ghost")
 
 
-def test_frozen_layers_get_no_gradient_and_take_no_part_in_the_norm():
+@pytest.mark.parametrize(
+    ("frozen", "left"), [(["0.weight", "0.bias"], 7), (["0.weight"], 13), (["0.bias", "2.bias"], 30)]
+)
+def test_frozen_parameters_get_no_gradient_and_take_no_part_in_the_norm(frozen, left):
     network = build({"kind": "mlp", "hidden": [6]}, 4, seed=1)
-    for parameter in list(network.parameters())[:2]:
-        parameter.requires_grad_(False)
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(name not in frozen)
     batch = batch_of(9, 2, 4)
     sums = [flat(clipped_sum(name, network, batch, RULES[0])) for name in ENGINES]
-    assert len(sums[0]) == 7
+    assert len(sums[0]) == left
     assert torch.allclose(sums[0], sums[2], rtol=0, atol=1e-5)
     assert torch.allclose(sums[1], sums[2], rtol=0, atol=1e-5)
 
@@ -285,3 +288,12 @@ def test_t16_the_sum_does_not_depend_on_the_physical_batch(name, most, make_reco
     for size in (1, 8, 32, 256):
         found = flat(clipped_total(engine, records, units, like=trainable(network), physical_batch=size))
         assert float((found - whole).norm()) <= 1e-5 * float(whole.norm())
+
+
+@pytest.mark.parametrize("values", [1, 500, 2**22])
+def test_the_hooks_engine_takes_few_units_at_a_time_to_the_same_sum(monkeypatch, values):
+    monkeypatch.setattr("tasks.dpsgd.hooks._GRADIENT_VALUES", values)
+    network = build({"kind": "mlp", "hidden": [8]}, 6, seed=3)
+    batch = batch_of(23, 3, 6)
+    hooks, reference = (flat(clipped_sum(name, network, batch, RULES[0])) for name in ENGINES[1:])
+    assert float((hooks - reference).norm()) <= 1e-5 * float(reference.norm())

@@ -64,6 +64,16 @@ def test_a_forked_child_does_not_replay_its_parent():
     os.close(writer)
 
 
+def test_another_process_gets_another_key():
+    keystream = SystemKeystream()
+    cipher = keystream._encryptor
+    keystream.words(1)
+    assert keystream._encryptor is cipher
+    keystream._process = -1
+    keystream.words(1)
+    assert keystream._encryptor is not cipher
+
+
 def test_a_known_key_gives_the_published_aes_keystream():
     # NIST SP 800-38A, F.5.5: CTR-AES256, first block of the keystream (output block)
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes

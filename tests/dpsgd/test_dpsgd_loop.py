@@ -52,7 +52,7 @@ class Recording(GhostEngine):
         return super().clipped_sum(batch)
 
 
-@pytest.mark.parametrize(("steps", "chunk"), [(1, 1), (7, 1), (100, 1), (250, 2), (1033, 10)])
+@pytest.mark.parametrize(("steps", "chunk"), [(1, 1), (7, 1), (100, 1), (250, 2), (399, 3)])
 @pytest.mark.parametrize("moments", [None, 8.0])
 def test_every_step_is_claimed_before_it_is_computed(make_records, monkeypatch, steps, chunk, moments):
     records = make_records(4, features=FEATURES)

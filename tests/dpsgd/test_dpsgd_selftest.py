@@ -11,6 +11,7 @@ from tasks.dpsgd.loop import train
 from tasks.dpsgd.networks import build
 from tasks.dpsgd.noise import NoisyMean
 from tasks.dpsgd.plan import DpSgdPlan
+from tasks.dpsgd.preflight import check
 from tasks.dpsgd.units import UnitBatch
 
 FEATURES = 12
@@ -418,3 +419,26 @@ def test_a_failure_shows_no_value_of_a_record(make_records):
             engine=Unclipped,
         )
     assert "123" not in str(failure.value)
+
+
+def test_the_self_test_runs_alone_before_anything_is_reserved():
+    network = mlp()
+    report = check(plan=plan_of(3), network=network, features=FEATURES, feature_range=(0.0, 1.0))
+    assert report.engine == "ghost"
+    assert report.sensitivity <= 1 + 1e-4
+    assert not network[0]._forward_hooks
+    with pytest.raises(NotPrivateError, match="layer 1"):
+        check(plan=plan_of(), network=with_batch_norm(), features=FEATURES, feature_range=(0.0, 1.0))
+
+
+def test_a_network_that_fails_on_synthetic_rows_fails_closed():
+    with pytest.raises(NotPrivateError, match="a network of Linear cannot be clipped: RuntimeError"):
+        check(plan=plan_of(), network=nn.Linear(FEATURES + 1, 1), features=FEATURES, feature_range=(0.0, 1.0))
+
+
+def test_statistics_kept_in_buffers_are_refused_by_name():
+    network = nn.Sequential(
+        nn.Linear(FEATURES, 8), nn.InstanceNorm1d(8, track_running_stats=True), nn.Linear(8, 1)
+    )
+    with pytest.raises(NotPrivateError, match=r"layer 1 \(InstanceNorm1d\) may keep statistics"):
+        check(plan=plan_of(), network=network, features=FEATURES, feature_range=(0.0, 1.0))
