@@ -15,6 +15,7 @@ from configs.load import load, load_runtime
 from tasks.data.workfolder import sweep, work_folder
 from tasks.handover import Run
 from tasks.privacy.keys import population_key
+from tasks.privacy.ledger import Ledger
 
 
 @contextmanager
@@ -33,7 +34,10 @@ def opened(config_path: str, *, runtime: str, reason: str, rehearsal: bool) -> I
         else:
             home, environment = Path(place.home).expanduser().resolve(), dict(os.environ)
             sweep(home)
-        key = population_key(home=home, population=loaded.config.privacy.population, environment=environment)
+        population = loaded.config.privacy.population
+        key = population_key(
+            home=home, population=population, environment=environment, create=not _known(home, population)
+        )
         yield Run(
             config=loaded.config,
             config_text=loaded.text,
@@ -47,3 +51,11 @@ def opened(config_path: str, *, runtime: str, reason: str, rehearsal: bool) -> I
             rehearsal=rehearsal,
             key=key,
         )
+
+
+def _known(home: Path, population: str) -> bool:
+    path = home / "ledger.db"
+    if not path.is_file():
+        return False
+    with Ledger.open(path) as ledger:
+        return ledger.population(population) is not None

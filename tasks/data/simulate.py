@@ -1,13 +1,13 @@
 """A hospital's discharges, simulated: no real patient stands behind any row.
 
-A patient has sex, ethnicity, an age at the first stay, a frailty f ~ N(0, 1), up to two long-standing
-diseases and long-term medicines (both likelier with f and age), and 1 + Geometric(.45) stays, a year or
-less apart. A stay has visits in the year before (Poisson, mean rising with f), an ICD-9-CM main diagnosis
-(its chapter by age group), laboratory values that shift with f and the diseases (8 % are not measured), a
-length of stay, a place of discharge, and the label by the generating model of `outcome`, whose AUC no model
-can expect to beat: about .81 overall and about .74 from 80 years on (about 6 % of the rows), where other
-coefficients hold. Stays of one patient share their traits; that a readmission should show as a further row
-is not modelled.
+A patient has sex, ethnicity, an age at the first stay, a frailty f ~ N(0, 1), long-standing diseases and
+long-term medicines (both likelier with f and age), and Geometric(.55) stays, .6 years apart. A stay has
+visits in the year before (Poisson, mean rising with f), an ICD-9-CM main diagnosis (its chapter by age
+group), up to two of the diseases as further diagnoses, laboratory values that shift with f and the diseases
+(8 % are not measured), a length of stay, a place of discharge, and the label by the generating model of
+`outcome`, whose AUC no model can expect to beat: about .81 overall and about .74 from 80 years on (about
+6 % of the rows), where other coefficients hold. Stays of one patient share their traits; that a readmission
+should show as a further row is not modelled.
 """
 
 from typing import Any

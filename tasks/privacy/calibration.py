@@ -108,7 +108,8 @@ def _bracket(curve: Callable[[float], float], target: float) -> tuple[float, flo
 def _least_on_grid(curve: Callable[[int], float], target: float, guess: float, power: float) -> float:
     """The multiple of 1e-4 that is within the target while its lower neighbour is not.
 
-    Two corrections with ε ~ σ^-p bring the guess to the right multiple or next to it; the walk decides.
+    Two corrections with ε ~ σ^-p bring the guess to the right multiple or next to it; from there the answer
+    is bracketed by steps that double, and bisected.
     """
     known: dict[int, float] = {}
 
@@ -117,12 +118,20 @@ def _least_on_grid(curve: Callable[[int], float], target: float, guess: float, p
             known[index] = curve(index)
         return known[index]
 
+    def within(index: int) -> bool:
+        return at(index) <= target
+
     for _ in range(2):
         index = max(round(guess * _SCALE), 1)
         guess = index / _SCALE * (max(at(index), _TINY) / target) ** (1 / power)
-    index = max(math.ceil(guess * _SCALE), 1)
-    while at(index) > target:
-        index += 1
-    while index > 1 and at(index - 1) <= target:
-        index -= 1
-    return index / _SCALE
+    low = high = max(math.ceil(guess * _SCALE), 1)
+    step = 1
+    while not within(high):
+        low, high, step = high, high + step, step * 2
+    step = 1
+    while low > 0 and (low == high or within(low)):
+        low, high, step = max(low - step, 0), low, step * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if within(middle) else (middle, high)
+    return high / _SCALE

@@ -36,13 +36,16 @@ def checked_population(name: object) -> str:
     return name
 
 
-def population_key(*, home: Path, population: str, environment: Mapping[str, str]) -> bytes:
+def population_key(
+    *, home: Path, population: str, environment: Mapping[str, str], create: bool = True
+) -> bytes:
     """The key of a population, from the environment or from `home`/keys, where it is created when missing.
 
     Args:
         home: `$DISCREET_HOME`.
         population: its name.
         environment: the process's environment variables.
+        create: whether a missing key may be made: not for a population that has already been trained on.
 
     Returns:
         At least 32 bytes. Two processes that ask at once get the same.
@@ -58,6 +61,11 @@ def population_key(*, home: Path, population: str, environment: Mapping[str, str
     path = Path(home) / "keys" / name
     try:
         if not path.exists():
+            if not create:
+                raise ConfigurationError(
+                    f"{path}: the key of a population that the ledger knows is missing: restore it from its "
+                    f"backup, or set {VARIABLE}; a new key would split the same people anew"
+                )
             _create(path)
         if path.stat().st_mode & 0o077:
             raise ConfigurationError(f"{path} is readable by others: chmod 600 it")

@@ -442,3 +442,10 @@ def test_statistics_kept_in_buffers_are_refused_by_name():
     )
     with pytest.raises(NotPrivateError, match=r"layer 1 \(InstanceNorm1d\) may keep statistics"):
         check(plan=plan_of(), network=network, features=FEATURES, feature_range=(0.0, 1.0))
+
+
+def test_batch_norm_without_statistics_is_refused_in_eval_mode_too():
+    network = with_batch_norm(affine=False, track_running_stats=False)
+    network[1].eval()
+    with pytest.raises(NotPrivateError, match=r"layer 1 \(BatchNorm1d\) normalises over the batch"):
+        check(plan=plan_of(), network=network, features=FEATURES, feature_range=(0.0, 1.0))

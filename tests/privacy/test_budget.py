@@ -204,6 +204,8 @@ def _adaptive_delta(caps: Sequence[float]) -> float:
     for order, cap in zip(ORDERS, caps, strict=True):
         b = order - 1
         left = cap - order * MU**2 / 2  # what the rule still admits at this order
+        if left <= 0:
+            continue
         loss = np.maximum(EPSILON + math.log(order / b) - grid, 1e-3)
         hit = np.minimum(np.expm1(b * left) * np.exp(-b * loss), 1 - 1e-12)
         miss = np.log1p(-hit) - np.log1p(-hit * np.exp(-loss))  # loss of the other outcome, ≤ 0

@@ -40,7 +40,7 @@ def test_other_releases_are_paid_from_the_same_target() -> None:
 
 
 @given(st.floats(0.05, 8), st.floats(0.02, 1), st.integers(1, 300))
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=3, deadline=None)
 def test_noise_never_overshoots_the_target(epsilon: float, rate: float, steps: int) -> None:
     sigma = calibrate_noise(epsilon=epsilon, delta=1e-5, sampling_rate=rate, steps=steps)
     run = SampledGaussian(sampling_rate=rate, noise_multiplier=sigma, steps=steps)

@@ -28,6 +28,14 @@ def test_a_missing_key_is_created_once_for_its_owner_only(tmp_path: Path) -> Non
     assert sorted(file.name for file in (tmp_path / "keys").iterdir()) == ["others", "patients"]
 
 
+def test_the_key_of_a_population_that_was_trained_on_is_never_made_anew(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="backup"):
+        population_key(home=tmp_path, population="patients", environment={}, create=False)
+    assert not (tmp_path / "keys").exists()
+    key = stored(tmp_path)
+    assert population_key(home=tmp_path, population="patients", environment={}, create=False) == key
+
+
 def test_all_who_ask_at_once_get_the_same_key(tmp_path: Path) -> None:
     with ThreadPoolExecutor(16) as pool:
         found = set(pool.map(lambda _: stored(tmp_path), range(64)))

@@ -156,7 +156,8 @@ def test_an_entry_that_cannot_be_replayed_is_a_fault(path: Path, monkeypatch: py
     )
     tampered(
         path,
-        f"UPDATE entry SET kind = 'steps_claimed', actor = 'x', at = '{at}', hash = '{digest}' WHERE seq = 10",
+        f"UPDATE entry SET kind = 'steps_claimed', actor = 'x', at = '{at}', hash = '{digest}' "
+        "WHERE seq = 10",
     )
     assert any("cannot be replayed (KeyError)" in fault for fault in faults(path))
 
