@@ -1,0 +1,1 @@
+"""HOW MUCH: the configuration files, their schema, and how they are read."""

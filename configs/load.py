@@ -1,8 +1,7 @@
 """From a YAML file to a frozen configuration, or to one error that lists every fault of the file.
 
-YAML 1.2 through ruamel.yaml's composer. Scalars stay the text they are written as and pydantic reads them by the
-type that the schema asks for, so `No`, `01` and `[70-80)` in a code book stay text and `1e-6` is a number. Line
-numbers come from the composer's marks.
+Scalars stay the text they are written as (`configs.yaml_text`) and pydantic reads them by the type that the schema
+asks for, so `No`, `01` and `[70-80)` in a code book stay text and `1e-6` is a number.
 """
 
 from __future__ import annotations
@@ -14,23 +13,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from configs.errors import ConfigurationError
 from configs.runtime_schema import Runtime
 from configs.schema import Config
+from configs.yaml_text import dotted, read_text
 
 MAX_BYTES = 1_000_000
-MAX_NODES = 100_000
-MAX_DEPTH = 50
-_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_NULLS = {"", "~", "null", "Null", "NULL"}
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
@@ -49,70 +42,6 @@ class Loaded:
     path: Path
     text: str
     digest: str
-
-
-class _Reader:
-    """Turns composed nodes into plain values, remembering the line of each and collecting faults."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self.environment = environment
-        self.lines: dict[tuple[str | int, ...], int] = {}
-        self.faults: list[str] = []
-        self.nodes = 0
-
-    def value(self, node: Node, path: tuple[str | int, ...] = ()) -> Any:
-        self.nodes += 1
-        if self.nodes > MAX_NODES or len(path) > MAX_DEPTH:
-            raise ConfigurationError(f"holds more than {MAX_NODES} values or nests deeper than {MAX_DEPTH}")
-        line: int = node.start_mark.line + 1
-        self.lines.setdefault(path, line)
-        if isinstance(node, ScalarNode):
-            return self._scalar(node, path, line)
-        if isinstance(node, SequenceNode):
-            return [self.value(child, (*path, index)) for index, child in enumerate(node.value)]
-        assert isinstance(node, MappingNode)
-        return self._mapping(node, path)
-
-    def _scalar(self, node: ScalarNode, path: tuple[str | int, ...], line: int) -> str | None:
-        text: str = node.value
-        if node.style is None and text in _NULLS:
-            return None
-
-        def resolve(match: re.Match[str]) -> str:
-            name, default = match.group(1), match.group(2)
-            found = self.environment.get(name) or default
-            if found is None:
-                self.faults.append(
-                    f"line {line}: {dotted(path)} refers to ${{{name}}}, and the environment variable {name} is not set; "
-                    f"set it (export {name}=…) or write a default as ${{{name}:-…}}"
-                )
-                return match.group(0)
-            return found
-
-        return _REFERENCE.sub(resolve, text)
-
-    def _mapping(self, node: MappingNode, path: tuple[str | int, ...]) -> dict[str, Any]:
-        result: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            line: int = key_node.start_mark.line + 1
-            if not isinstance(key_node, ScalarNode):
-                self.faults.append(f"line {line}: a key of {dotted(path) or 'the file'} must be a word")
-                continue
-            key: str = key_node.value
-            if key in result:
-                self.faults.append(f"line {line}: {dotted((*path, key))} is written twice; keep one")
-                continue
-            result[key] = self.value(value_node, (*path, key))
-            self.lines[(*path, key)] = line
-        return result
-
-
-def dotted(path: tuple[str | int, ...]) -> str:
-    """`("data", "exclude", 0, "column")` as `data.exclude[0].column`."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
 
 
 def load(path: str | Path, environment: Mapping[str, str] | None = None) -> Loaded:
@@ -147,9 +76,12 @@ def load_runtime(name: str, environment: Mapping[str, str] | None = None) -> Run
 def _read_text(path: Path) -> str:
     try:
         raw = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
+    except FileNotFoundError:
+        raise ConfigurationError(f"{path}: there is no such file") from None
+    except IsADirectoryError:
+        raise ConfigurationError(f"{path}: is a folder, not a file") from None
     except OSError as error:
-        reason = {FileNotFoundError: "there is no such file", IsADirectoryError: "is a folder"}.get(type(error), "cannot be read")
-        raise ConfigurationError(f"{path}: {reason}") from None
+        raise ConfigurationError(f"{path}: cannot be read ({error.strerror})") from None
     if raw is None:
         raise ConfigurationError(f"{path}: is larger than {MAX_BYTES} bytes, which no configuration is")
     try:
@@ -159,29 +91,12 @@ def _read_text(path: Path) -> str:
 
 
 def _parse(source: str, text: str, model: type[_Model], environment: Mapping[str, str]) -> _Model:
-    yaml = YAML(typ="safe", pure=True)
-    yaml.version = (1, 2)
-    try:
-        node = yaml.compose(text)
-    except MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"line {mark.line + 1}: " if mark is not None else ""
-        raise ConfigurationError.of(source, [f"{where}is not valid YAML: {error.problem or error.context}"]) from None
-    except (YAMLError, ValueError, RecursionError) as error:
-        raise ConfigurationError.of(source, [f"is not valid YAML ({type(error).__name__})"]) from None
-    if not isinstance(node, MappingNode):
-        raise ConfigurationError.of(source, ["must hold keys and values, such as `model: readmission`"])
-    reader = _Reader(environment)
-    try:
-        raw = reader.value(node)
-    except (ConfigurationError, RecursionError) as error:
-        raise ConfigurationError.of(source, [str(error) or "nests too deeply"]) from None
-    faults = list(reader.faults)
+    raw, lines, faults = read_text(source=source, text=text, environment=environment)
     sections: dict[int, type[BaseModel]] = {}
     try:
         parsed = model.model_validate(raw, context=sections)
     except ValidationError as error:
-        faults += [_fault(item, raw, sections, reader.lines) for item in error.errors(include_url=False)]
+        faults += [_fault(item, raw, sections, lines) for item in error.errors(include_url=False)]
         raise ConfigurationError.of(source, faults) from None
     if faults:
         raise ConfigurationError.of(source, faults)
@@ -189,7 +104,10 @@ def _parse(source: str, text: str, model: type[_Model], environment: Mapping[str
 
 
 def _fault(
-    item: ErrorDetails, raw: Any, sections: Mapping[int, type[BaseModel]], lines: Mapping[tuple[str | int, ...], int]
+    item: ErrorDetails,
+    raw: Any,
+    sections: Mapping[int, type[BaseModel]],
+    lines: Mapping[tuple[str | int, ...], int],
 ) -> str:
     path, holders = _walk(item["loc"], raw)
     key, kind = dotted(path), item["type"]
@@ -200,13 +118,17 @@ def _fault(
         close = difflib.get_close_matches(str(path[-1]), sorted(known - present), n=1, cutoff=0.5)
         mend = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(sorted(known))}"
         return f"line {line}: {key} is an unknown key; {mend}"
-    description = section.model_fields[field].description if section is not None and field in section.model_fields else None
+    description = (
+        section.model_fields[field].description if section is not None and field in section.model_fields else None
+    )
     about = f" ({description})" if description else ""
     if kind == "missing":
         return f"line {line}: {key} is missing{about}"
     if kind in {"union_tag_not_found", "union_tag_invalid"}:
         expected = str(item.get("ctx", {}).get("expected_tags", ""))
-        return f"line {line}: {key}.kind must be {'one of ' + expected if expected else 'given'}{about}".replace("'", "`")
+        return f"line {line}: {key}.kind must be {'one of ' + expected if expected else 'given'}{about}".replace(
+            "'", "`"
+        )
     return f"line {line}: {key}{_shown(item['input'], path)} {_words(item['msg'])}{about}"
 
 
@@ -214,7 +136,9 @@ def _words(message: str) -> str:
     message = message.removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     message = re.sub(r", unable to parse string as (an? )?\w+", "", message)
-    return message.replace("input should be", "must be").replace("must be a valid dictionary", "must hold keys and values")
+    return message.replace("input should be", "must be").replace(
+        "must be a valid dictionary", "must hold keys and values"
+    )
 
 
 def _owner(
@@ -231,9 +155,10 @@ def _walk(location: tuple[str | int, ...], raw: Any) -> tuple[tuple[str | int, .
     """The path in the file for pydantic's location, which also names kinds; and what holds each part of it."""
     path: list[str | int] = []
     holders: list[Any] = []
-    current = raw
+    current: Any = raw
     for part in location:
-        if part == "[key]" or (isinstance(current, dict) and part not in current and current.get("kind") == part):
+        inside = _mapping(current)
+        if part == "[key]" or (inside is not None and part not in inside and inside.get("kind") == part):
             continue
         path.append(part)
         holders.append(current)
@@ -242,6 +167,10 @@ def _walk(location: tuple[str | int, ...], raw: Any) -> tuple[tuple[str | int, .
         except (KeyError, IndexError, TypeError):
             current = None
     return tuple(path), holders
+
+
+def _mapping(value: Any) -> dict[object, object] | None:
+    return cast("dict[object, object]", value) if isinstance(value, dict) else None
 
 
 def _shown(value: Any, path: tuple[str | int, ...]) -> str:

@@ -12,11 +12,20 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from itertools import pairwise
+from typing import Annotated, Any, Literal, cast
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -27,7 +36,9 @@ Count = Annotated[int, Field(ge=1, le=10**12)]
 
 def _slug(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}", value):
-        raise ValueError("must be letters, digits, `-` and `_`, at most 100: it names files, metrics and a registered model")
+        raise ValueError(
+            "must be letters, digits, `-` and `_`, at most 100: it names files, metrics and a registered model"
+        )
     return value
 
 
@@ -52,9 +63,10 @@ class Section(BaseModel):
     @classmethod
     def _note(cls, value: object, info: ValidationInfo) -> object:
         """Tell the loader which section reads which mapping, so that its errors can name the known keys."""
-        if isinstance(info.context, dict) and isinstance(value, dict):
-            info.context[id(value)] = cls
-        return value
+        context: object = info.context
+        if isinstance(context, dict) and isinstance(value, dict):
+            cast("dict[int, type[Section]]", context)[id(cast("object", value))] = cls
+        return cast("object", value)
 
 
 class CsvSource(Section):
@@ -63,7 +75,9 @@ class CsvSource(Section):
     kind: Literal["csv"]
     path: str = Field(min_length=1, description="path of the CSV file or of the zip archive that holds it")
     member: str | None = Field(default=None, description="name of the file inside the zip archive")
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = Field(default=",", description="the one character between cells")
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = Field(
+        default=",", description="the one character between cells"
+    )
     encoding: str = Field(default="utf-8", description="character encoding of the file")
 
 
@@ -78,7 +92,9 @@ class SqlSource(Section):
     """A query against a database."""
 
     kind: Literal["sql"]
-    url: str = Field(min_length=1, repr=False, description="SQLAlchemy URL; keep its password in an environment reference")
+    url: str = Field(
+        min_length=1, repr=False, description="SQLAlchemy URL; keep its password in an environment reference"
+    )
     query: str = Field(min_length=1, description="the SELECT statement that yields the records")
 
 
@@ -131,7 +147,14 @@ class NumberFeature(Section):
     min: Finite = Field(description="smallest value that can occur, from the form or the device, not from the records")
     max: Finite = Field(description="largest value that can occur, from the form or the device, not from the records")
     scale: Literal["linear", "log"] = Field(default="linear", description="`log` for counts and skewed amounts")
-    fill: Finite | None = Field(default=None, description="public value that stands for a missing one; `min` when left out")
+    fill: Finite | None = Field(
+        default=None, description="public value that stands for a missing one; `min` when left out"
+    )
+    knots: tuple[Finite, ...] = Field(
+        default=(),
+        max_length=50,
+        description="public thresholds, rising, each a 0/1 column `value >= knot`: a curve for a linear network",
+    )
 
     @field_validator("max")
     @classmethod
@@ -150,13 +173,25 @@ class NumberFeature(Section):
             raise ValueError(f"must lie between min = {low:g} and max = {high:g}")
         return value
 
+    @field_validator("knots")
+    @classmethod
+    def _rising(cls, value: tuple[float, ...], info: ValidationInfo) -> tuple[float, ...]:
+        low, high = info.data.get("min"), info.data.get("max")
+        if any(a >= b for a, b in pairwise(value)):
+            raise ValueError("must rise from knot to knot")
+        if low is not None and high is not None and not all(low < knot <= high for knot in value):
+            raise ValueError(f"must lie above min = {low:g} and at most at max = {high:g}")
+        return value
+
 
 class CategoryFeature(Section):
     """A category with a public code book; a value outside it becomes `__other__`, a missing one `__missing__`."""
 
     kind: Literal["category"]
     values: Values = Field(description="the public code book, compared as text")
-    reference: str | None = Field(default=None, description="the value with no column of its own; the first when left out")
+    reference: str | None = Field(
+        default=None, description="the value with no column of its own; the first when left out"
+    )
 
     @field_validator("reference")
     @classmethod
@@ -183,8 +218,12 @@ Feature = Annotated[NumberFeature | CategoryFeature | Icd9Feature, Field(discrim
 class Holdout(Section):
     """Shares of the persons that never train, drawn at random by key before anything is computed."""
 
-    audit: Annotated[float, Field(gt=0, le=0.5, allow_inf_nan=False)] = Field(default=0.20, description="share of persons for the test set, who are also the attack's non-members")
-    population: Annotated[float, Field(ge=0, le=0.3, allow_inf_nan=False)] = Field(default=0.05, description="share of persons kept as the attack's reference points, in no model")
+    audit: Annotated[float, Field(gt=0, le=0.5, allow_inf_nan=False)] = Field(
+        default=0.20, description="share of persons for the test set, who are also the attack's non-members"
+    )
+    population: Annotated[float, Field(ge=0, le=0.3, allow_inf_nan=False)] = Field(
+        default=0.05, description="share of persons kept as the attack's reference points, in no model"
+    )
 
 
 class LabelRate(Section):
@@ -211,11 +250,16 @@ class GroupRows(Section):
 class Checks(Section):
     """What the records must satisfy before anything is spent; becomes a Great Expectations suite."""
 
-    max_missing: dict[str, Share] = Field(default_factory=lambda: {"default": 0.05}, description="largest share of missing values, by column; `default` for the rest")
+    max_missing: dict[str, Share] = Field(
+        default_factory=lambda: {"default": 0.05},
+        description="largest share of missing values, by column; `default` for the rest",
+    )
     max_outside: Share = Field(default=0.05, description="largest share of values outside a code book or public bounds")
     unique: tuple[str, ...] = Field(default=(), description="columns whose values identify a row")
     min_rows: Count = Field(default=1000, description="fewest rows")
-    max_rows_of_one_person: Count = Field(default=1000, description="most rows of one person before the records look wrong")
+    max_rows_of_one_person: Count = Field(
+        default=1000, description="most rows of one person before the records look wrong"
+    )
     label_rate: LabelRate = Field(default_factory=LabelRate, description="bounds on the share of positive labels")
     groups: GroupRows | None = Field(default=None, description="a floor under group sizes")
 
@@ -226,9 +270,13 @@ class Data(Section):
     source: Source = Field(description="where the records are read from")
     missing: tuple[str, ...] = Field(default=("",), description="cells that mean `missing`")
     exclude: tuple[Exclusion, ...] = Field(default=(), description="rows left out by public rule")
-    person: Name | None = Field(default=None, description="column that identifies a person; rows of one person stay together")
+    person: Name | None = Field(
+        default=None, description="column that identifies a person; rows of one person stay together"
+    )
     label: Label = Field(description="the binary outcome")
-    features: Annotated[dict[Name, Feature], Field(min_length=1)] = Field(description="inputs, each with public bounds or a public code book")
+    features: Annotated[dict[Name, Feature], Field(min_length=1)] = Field(
+        description="inputs, each with public bounds or a public code book"
+    )
     holdout: Holdout = Field(default_factory=Holdout, description="shares of the persons that never train")
     checks: Checks = Field(default_factory=Checks, description="what the records must satisfy")
 
@@ -259,49 +307,73 @@ class Data(Section):
 
     def columns(self) -> list[str]:
         """Every column that is read, each once: nothing else of a record leaves its source."""
-        wanted = [self.person, self.label.column, *self.features, *(rule.column for rule in self.exclude), *self.checks.unique]
+        wanted = [
+            self.person,
+            self.label.column,
+            *self.features,
+            *(rule.column for rule in self.exclude),
+            *self.checks.unique,
+        ]
         return list(dict.fromkeys(name for name in wanted if name is not None))
 
 
 class Guarantee(Section):
     """The cap over all runs on the population, for as long as the population exists."""
 
-    epsilon: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = Field(description="cap on epsilon over all runs, owned by the privacy officer")
+    epsilon: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = Field(
+        description="cap on epsilon over all runs, owned by the privacy officer"
+    )
     delta: Open = Field(description="delta at which the cap holds; far below 1/units")
-    planned_runs: Annotated[int, Field(ge=1, le=10_000)] = Field(description="runs planned under the cap; the ledger is laid out for that many")
+    planned_runs: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        description="runs planned under the cap; the ledger is laid out for that many"
+    )
 
 
 class RunBudget(Section):
     """What one training may cost."""
 
-    epsilon: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = Field(description="epsilon of one run, under PLD")
+    epsilon: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = Field(
+        description="epsilon of one run, under PLD"
+    )
     delta: Open = Field(description="delta of one run; at most the guarantee's")
 
 
 class Clipping(Section):
     """How one unit's gradient is bounded."""
 
-    kind: Literal["flat", "normalised"] = Field(default="flat", description="`flat` clips to the norm, `normalised` scales every gradient to it")
+    kind: Literal["flat", "normalised"] = Field(
+        default="flat", description="`flat` clips to the norm, `normalised` scales every gradient to it"
+    )
     norm: Positive = Field(default=1.0, description="bound C on the L2 norm of one unit's gradient")
 
 
 class Moments(Section):
     """Means and variances of the features as one charged Gaussian release."""
 
-    noise_multiplier: Annotated[float, Field(ge=0.5, le=10_000, allow_inf_nan=False)] = Field(description="noise of the release, in units of its sensitivity")
+    noise_multiplier: Annotated[float, Field(ge=0.5, le=10_000, allow_inf_nan=False)] = Field(
+        description="noise of the release, in units of its sensitivity"
+    )
 
 
 class Privacy(Section):
     """The privacy unit, the budget, and what sets epsilon."""
 
-    population: Slug = Field(description="name of the people; one ledger for one population, never two names for the same people")
+    population: Slug = Field(
+        description="name of the people; one ledger for one population, never two names for the same people"
+    )
     unit: Literal["person", "row"] = Field(description="what epsilon protects; fixed when the population is created")
     guarantee: Guarantee = Field(description="the cap over all runs on this population")
-    units: Annotated[int, Field(ge=10, le=10**12)] = Field(description="public nominal number of training units, rounded; never the exact count")
+    units: Annotated[int, Field(ge=10, le=10**12)] = Field(
+        description="public nominal number of training units, rounded; never the exact count"
+    )
     run: RunBudget = Field(description="what one training may cost")
-    max_rows_per_person: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="rows of one person that may train; the rest are left out by a keyed draw")
+    max_rows_per_person: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=1, description="rows of one person that may train; the rest are left out by a keyed draw"
+    )
     expected_batch: Annotated[int, Field(ge=1, le=10**9)] = Field(description="expected number of units in a batch")
-    epochs: Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)] = Field(description="expected passes over the units; steps = round(epochs × units / expected_batch)")
+    epochs: Annotated[float, Field(gt=0, le=100_000, allow_inf_nan=False)] = Field(
+        description="expected passes over the units; steps = round(epochs × units / expected_batch)"
+    )
     clipping: Clipping = Field(default_factory=Clipping, description="how one unit's gradient is bounded")
     moments: Moments | None = Field(default=None, description="charged means and variances; leave out for none")
 
@@ -310,7 +382,9 @@ class Privacy(Section):
     def _delta_small(cls, value: int, info: ValidationInfo) -> int:
         guarantee = info.data.get("guarantee")
         if guarantee is not None and guarantee.delta >= 1 / value:
-            raise ValueError(f"needs guarantee.delta below 1/units = {1 / value:.3g} (it is {guarantee.delta:g}): a larger delta lets a whole record out")
+            raise ValueError(
+                f"needs guarantee.delta below 1/units = {1 / value:.3g} (it is {guarantee.delta:g}): a larger delta lets a whole record out"
+            )
         return value
 
     @field_validator("run")
@@ -336,7 +410,9 @@ class Privacy(Section):
         if {"units", "expected_batch"} <= info.data.keys():
             steps = round(value * info.data["units"] / info.data["expected_batch"])
             if not 1 <= steps <= 10_000_000:
-                raise ValueError(f"gives {steps} steps (epochs × units / expected_batch); must give between 1 and 10000000")
+                raise ValueError(
+                    f"gives {steps} steps (epochs × units / expected_batch); must give between 1 and 10000000"
+                )
         return value
 
 
@@ -355,8 +431,12 @@ class MlpNetwork(_Network):
     """A multilayer perceptron with ReLU."""
 
     kind: Literal["mlp"]
-    hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=65_536)], ...], Field(min_length=1, max_length=16)] = Field(description="widths of the hidden layers")
-    layer_norm: bool = Field(default=False, description="LayerNorm after each hidden layer (BatchNorm mixes people and is refused)")
+    hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=65_536)], ...], Field(min_length=1, max_length=16)] = Field(
+        description="widths of the hidden layers"
+    )
+    layer_norm: bool = Field(
+        default=False, description="LayerNorm after each hidden layer (BatchNorm mixes people and is refused)"
+    )
 
 
 Network = Annotated[LinearNetwork | MlpNetwork, Field(discriminator="kind")]
@@ -366,12 +446,20 @@ class Training(Section):
     """The optimiser: post-processing of noisy gradients, so nothing here changes epsilon."""
 
     optimizer: Literal["sgd", "adam"] = Field(default="sgd", description="`sgd` or `adam`")
-    momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = Field(default=0.9, description="momentum of sgd; beta1 of adam")
+    momentum: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
+        default=0.9, description="momentum of sgd; beta1 of adam"
+    )
     learning_rate: Positive = Field(description="step size at the start")
-    decay: Literal["linear", "none"] = Field(default="linear", description="`linear` brings the step size to 0 over the run")
-    averaging: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = Field(default=0.95, description="decay of the running average of the weights; 0 for none")
+    decay: Literal["linear", "none"] = Field(
+        default="linear", description="`linear` brings the step size to 0 over the run"
+    )
+    averaging: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = Field(
+        default=0.95, description="decay of the running average of the weights; 0 for none"
+    )
     zero_last_layer: bool = Field(default=True, description="start with an output of prior_rate for everybody")
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(default=0, description="seed of the initial weights only; noise and sampling have none")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
+        default=0, description="seed of the initial weights only; noise and sampling have none"
+    )
 
 
 class Gates(Section):
@@ -379,8 +467,13 @@ class Gates(Section):
 
     model_config = ConfigDict(validate_default=False)
 
-    min_auc: Annotated[float, Field(ge=0.5, le=0.999, allow_inf_nan=False)] | None = Field(default=None, description="the lower 95 % bound of the test AUC must reach it")
-    max_auc_drop: Annotated[float, Field(ge=0, le=0.5, allow_inf_nan=False)] | None = Field(default=None, description="the upper 95 % bound of the loss in AUC against the champion, on the same rows, must stay within it")
+    min_auc: Annotated[float, Field(ge=0.5, le=0.999, allow_inf_nan=False)] | None = Field(
+        default=None, description="the lower 95 % bound of the test AUC must reach it"
+    )
+    max_auc_drop: Annotated[float, Field(ge=0, le=0.5, allow_inf_nan=False)] | None = Field(
+        default=None,
+        description="the upper 95 % bound of the loss in AUC against the champion, on the same rows, must stay within it",
+    )
 
     @field_validator("*", mode="before")
     @classmethod
@@ -437,7 +530,9 @@ class Config(Section):
         if data is None or data.person is not None:
             return value
         if value.unit == "person":
-            raise ValueError("unit = person needs data.person, the column that identifies a person; without one only `unit: row` exists")
+            raise ValueError(
+                "unit = person needs data.person, the column that identifies a person; without one only `unit: row` exists"
+            )
         if value.max_rows_per_person != 1:
             raise ValueError("max_rows_per_person needs data.person, the column that identifies a person")
         return value

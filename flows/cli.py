@@ -57,7 +57,9 @@ def init(
     dictionary: Annotated[
         str | None, typer.Option(help="data dictionary, CSV: column, kind, min, max, values, meaning")
     ] = None,
-    output: Annotated[str | None, typer.Option("--output", "-o", help="file to write; the screen when left out")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="file to write; the screen when left out")
+    ] = None,
 ) -> None:
     """Write a first configuration from a data dictionary, or from the header with every bound left as a question."""
     from tasks.data.dictionary import draft_configuration, header_of, read_dictionary
@@ -141,7 +143,8 @@ def ledger_show(
         if population is not None and population not in known:
             raise UsageError(f"POPULATION = {population} is not in {path}; known: {', '.join(known) or 'none'}")
         shown = [name for name in known if population in {None, name}]
-        states = {name: (ledger.population(name), ledger.entries(name)) for name in shown}
+        found = ((name, ledger.population(name), ledger.entries(name)) for name in shown)
+        states = {name: (state, entries) for name, state, entries in found if state is not None}
         if as_json:
             _print_json({name: _plain(state) for name, state in states.items()})
         else:
@@ -161,9 +164,11 @@ def _run_flow(name: str, parameters: dict[str, str], *, runtime: str, as_json: b
     from flows import retraining, screen
 
     # Prefect's heartbeat thread is joined in whole seconds at the end of every flow run
-    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
-        with nullcontext() if as_json else screen.following(err):
-            result = _orchestrated(getattr(retraining, name), parameters)
+    with (
+        temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
+        nullcontext() if as_json else screen.following(err),
+    ):
+        result = _orchestrated(getattr(retraining, name), parameters)
     if as_json:
         _print_json(_outcome(result))
     else:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group
 from rich.panel import Panel
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
@@ -100,13 +107,17 @@ def plan(console: Console, path: str, config: Config, found: Forecast) -> None:
         lines.add_row("moments", f"one Gaussian release, σ = {config.privacy.moments.noise_multiplier:g}")
     lines.add_row("one run", f"ε = {found.epsilon:.4f} at δ = {found.delta:g} (PLD; RDP says {found.rdp_epsilon:.4f})")
     if found.person_epsilon is not None:
-        lines.add_row("a person", f"with {found.rows_per_unit} rows: ε = {found.person_epsilon:.4f} at δ = {found.delta:g}")
+        lines.add_row(
+            "a person",
+            f"with {found.rows_per_unit} rows: ε = {found.person_epsilon:.4f} at δ = {found.delta:g}",
+        )
     lines.add_row()
     state = "" if found.known else "  (not in the ledger yet)"
     lines.add_row("population", f"{found.population}{state}")
     left = max(found.guarantee_epsilon - found.used_epsilon, 0)
     lines.add_row(
-        "guarantee", f"ε = {found.guarantee_epsilon:g} at δ = {found.guarantee_delta:g} over all runs, for good"
+        "guarantee",
+        f"ε = {found.guarantee_epsilon:g} at δ = {found.guarantee_delta:g} over all runs, for good",
     )
     lines.add_row("used, left", f"ε = {found.used_epsilon:.4f} used, {left:.4f} left")
     last = f"; the last on {found.last_run[:16].replace('T', ' ')}" if found.last_run else ""
@@ -140,16 +151,23 @@ def ledger(console: Console, states: dict[str, tuple[PopulationState, list[dict[
             f"runs: {runs}"
         )
         console.print(
-            Panel(Group(Text(summary), Text(), table), title=f"[bold]{name}[/]", title_align="left", padding=(1, 2))
+            Panel(
+                Group(Text(summary), Text(), table),
+                title=f"[bold]{name}[/]",
+                title_align="left",
+                padding=(1, 2),
+            )
         )
 
 
 def _folded(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Entries with each stretch of claims of one run told once, by its last."""
     for place, entry in enumerate(entries):
-        following = entries[place + 1] if place + 1 < len(entries) else None
-        same = following is not None and following["kind"] == entry["kind"] == "steps_claimed"
-        if same and following["payload"]["reservation"] == entry["payload"]["reservation"]:
+        following = entries[place + 1 : place + 2]
+        if entry["kind"] == "steps_claimed" and any(
+            (later["kind"], later["payload"].get("reservation")) == (entry["kind"], entry["payload"]["reservation"])
+            for later in following
+        ):
             continue
         yield entry
 

@@ -15,7 +15,7 @@ from tasks.data.workfolder import read_frame
 from tasks.dpsgd import networks
 from tasks.fairness import metrics
 from tasks.handover import Assessed, Estimate, Records, Run, Trained
-from tasks.planning import store_of
+from tasks.planning import part_of, store_of
 from tasks.policy import step
 from tasks.progress import report
 from tasks.registry import aliases
@@ -25,11 +25,8 @@ from tasks.registry.evidence import Missing
 @step
 def assess(run: Run, records: Records, trained: Trained) -> Assessed:
     data = run.config.data
-    frame = read_frame(records.path)
-    persons = split.row_ids(frame) if data.person is None else frame[data.person]
-    place = split.assign(persons=persons, key=run.key, audit=data.holdout.audit, population=data.holdout.population)
-    held_out = np.flatnonzero(place == split.AUDIT)
-    frame, persons = frame.iloc[held_out].reset_index(drop=True), persons.iloc[held_out].to_numpy()
+    frame = part_of(read_frame(records.path), run, split.AUDIT)
+    persons = split.persons_of(frame, column=data.person).to_numpy()
     outcome, scores = labels.binary(frame, **data.label.model_dump()), _scores(trained, frame)
     auc = _estimate(metrics.auc(labels=outcome, scores=scores, clusters=persons))
     champion, drop = _against_champion(run, trained, frame, outcome, scores, persons)
@@ -49,7 +46,12 @@ def _scores(trained: Trained, frame: pd.DataFrame) -> np.ndarray:
 
 
 def _against_champion(
-    run: Run, trained: Trained, frame: pd.DataFrame, outcome: np.ndarray, scores: np.ndarray, persons: np.ndarray
+    run: Run,
+    trained: Trained,
+    frame: pd.DataFrame,
+    outcome: np.ndarray,
+    scores: np.ndarray,
+    persons: np.ndarray,
 ) -> tuple[str | None, Estimate]:
     holder = aliases.champion(store=store_of(run), name=run.config.model)
     if holder is None:

@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
-from configs.errors import ConfigurationError
 from configs.schema import Config, Schedule
 from tasks.planning import person_epsilon_of, plan_of
 from tasks.privacy.accounting import pld_epsilon, rdp_epsilon, rdp_units
@@ -106,9 +105,7 @@ def forecast(config: Config, *, home: Path, now: datetime | None = None) -> Fore
     )
 
 
-def _standing(
-    config: Config, mechanisms: Sequence[Mechanism], home: Path
-) -> tuple[PrivacyFilter, Sequence[int], bool]:
+def _standing(config: Config, mechanisms: Sequence[Mechanism], home: Path) -> tuple[PrivacyFilter, Sequence[int], bool]:
     """The population's rule and what is charged or reserved; the rule it would get, where it is not known yet."""
     privacy, path = config.privacy, home / "ledger.db"
     if path.is_file():
@@ -148,14 +145,19 @@ def _warnings(config: Config, fits: int, known: bool) -> list[str]:
             found.append(f"privacy.{name} = {delta:g} is large for {privacy.units} units; below {usual:.2g} is usual")
     planned = privacy.guarantee.planned_runs
     if not known and 0 < fits < planned:
-        found.append(f"the guarantee admits {fits} such runs, and {planned} are planned: raise it, or lower run.epsilon")
+        found.append(
+            f"the guarantee admits {fits} such runs, and {planned} are planned: raise it, or lower run.epsilon"
+        )
     if privacy.unit == "row" and config.data.person is None:
         found.append("there is no data.person: the claim is about one row, and says nothing of a person with several")
     return found
 
 
 def _refusal(config: Config, rule: PrivacyFilter, spent: Sequence[int], charge: Sequence[int]) -> str:
-    used, needed = rule.used_epsilon(spent), rule.used_epsilon([a + b for a, b in zip(spent, charge, strict=True)])
+    used, needed = (
+        rule.used_epsilon(spent),
+        rule.used_epsilon([a + b for a, b in zip(spent, charge, strict=True)]),
+    )
     return (
         f"population {config.privacy.population}: not one such run fits. The guarantee is ε = {rule.epsilon:g} at "
         f"δ = {rule.delta:g}, used so far is ε = {used:.4g}, and with this run it would be ε = {needed:.4g}; "

@@ -42,5 +42,6 @@ def _rehearsed(run: Run) -> pd.DataFrame:
         seed=0,
         prior_rate=config.network.prior_rate,
         unique=data.checks.unique,
+        max_missing=data.checks.max_missing,
         extra={rule.column: ["kept"] for rule in data.exclude if rule.column not in data.features},
     )

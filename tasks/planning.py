@@ -6,7 +6,11 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
+import pandas as pd
+
+from configs.errors import DataError
 from configs.schema import Config
+from tasks.data import split
 from tasks.dpsgd.plan import DpSgdPlan
 from tasks.handover import Run, Trained
 from tasks.privacy.accounting import accountant_version, person_epsilon
@@ -49,6 +53,24 @@ def network_of(config: Config) -> dict[str, Any]:
     return {**network, "zero_last_layer": config.training.zero_last_layer}
 
 
+def part_of(frame: pd.DataFrame, run: Run, part: int) -> pd.DataFrame:
+    """The rows of one part of the split: `split.TRAIN`, `split.AUDIT` or `split.POPULATION`."""
+    data = run.config.data
+    place = split.assign(
+        persons=split.persons_of(frame, column=data.person),
+        key=run.key,
+        audit=data.holdout.audit,
+        population=data.holdout.population,
+    )
+    found = frame.loc[place == part].reset_index(drop=True)
+    if found.empty:
+        raise DataError(
+            "a part of the split holds no record: give more records, or larger shares in data.holdout "
+            f"(audit {data.holdout.audit:g}, population {data.holdout.population:g})"
+        )
+    return found
+
+
 def split_fingerprint(config: Config, *, key: bytes) -> str:
     """Names the split without telling it: two models with the same fingerprint held out the same persons."""
     holdout = config.data.holdout
@@ -86,9 +108,7 @@ def person_epsilon_of(config: Config, plan: DpSgdPlan) -> float | None:
         return None
     *others, training = plan.mechanisms
     assert isinstance(training, SampledGaussian)
-    return person_epsilon(
-        mechanism=training, others=others, rows=config.privacy.max_rows_per_person, delta=plan.delta
-    )
+    return person_epsilon(mechanism=training, others=others, rows=config.privacy.max_rows_per_person, delta=plan.delta)
 
 
 def store_of(run: Run) -> Store:

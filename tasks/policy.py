@@ -53,12 +53,5 @@ def _place(error: Exception) -> str:
 
 def step(body: Callable[_P, _R]) -> Callable[_P, _R]:
     """Make a Prefect task of a verb's body: sealed, never retried, cached or persisted."""
-    made: Any = task(
-        sealed(body),
-        name=body.__name__,
-        retries=0,
-        cache_policy=NO_CACHE,
-        persist_result=False,
-        log_prints=False,
-    )
-    return made
+    options: Any = task(name=body.__name__, retries=0, cache_policy=NO_CACHE, persist_result=False, log_prints=False)
+    return options(sealed(body))

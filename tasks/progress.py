@@ -40,7 +40,9 @@ def listening(listener: Callable[[Progress], None]) -> Iterator[None]:
         _listener.reset(token)
 
 
-def report(*, step: str, note: str, done: int | None = None, total: int | None = None, epsilon: float | None = None) -> None:
+def report(
+    *, step: str, note: str, done: int | None = None, total: int | None = None, epsilon: float | None = None
+) -> None:
     """Tell the listener, if there is one."""
     listener = _listener.get()
     if listener is not None:

@@ -13,9 +13,7 @@ from tasks.registry.gate import judge
 
 
 @step
-def promote(
-    run: Run, validation: Validation, trained: Trained, assessed: Assessed, recorded: Recorded
-) -> Outcome:
+def promote(run: Run, validation: Validation, trained: Trained, assessed: Assessed, recorded: Recorded) -> Outcome:
     judged = judge(policy=run.config.gates.policy(), evidence=_evidence(run, validation, trained, assessed))
     _enter(run, recorded, judged)  # before the alias moves: no champion may stand without its entry
     decision = aliases.settle(

@@ -49,7 +49,10 @@ def record(run: Run, records: Records, validation: Validation, trained: Trained,
     )
     report(step="record", note=f"MLflow run {logged.run_id}, version {version}")
     return Recorded(
-        tracking_uri=store.uri, run_id=logged.run_id, model_version=version, metrics=tuple(logged.metrics.items())
+        tracking_uri=store.uri,
+        run_id=logged.run_id,
+        model_version=version,
+        metrics=tuple(logged.metrics.items()),
     )
 
 
@@ -105,4 +108,4 @@ def _example(run: Run) -> pd.DataFrame:
     rows = synthetic.rows(
         features=features_of(run.config), label=data.label.model_dump(), person=None, max_rows=1, n=2, seed=0
     )
-    return rows[list(data.features)]
+    return rows.loc[:, list(data.features)]

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from tasks.data import encoding, labels, split
 from tasks.data.workfolder import read_frame
-from tasks.dpsgd import loop, moments, networks
+from tasks.dpsgd import loop, moments, networks, preflight
 from tasks.dpsgd.plan import DpSgdPlan
 from tasks.dpsgd.units import UnitRecords
 from tasks.handover import Records, Run, Trained
@@ -21,6 +21,7 @@ from tasks.planning import (
     claim_of,
     features_of,
     network_of,
+    part_of,
     person_epsilon_of,
     plan_of,
     split_fingerprint,
@@ -40,7 +41,7 @@ def train(run: Run, records: Records) -> Trained:
         torch.set_num_threads(run.runtime.threads)
     plan, spec = plan_of(run.config), encoding.build(features_of(run.config), missing=run.config.data.missing)
     path, rows, network = _path(plan), _rows(run, records, spec), _network(run, spec)
-    loop.check(plan=plan, network=network, features=rows.features.shape[1], feature_range=_RANGE)
+    preflight.check(plan=plan, network=network, features=rows.features.shape[1], feature_range=_RANGE)
     with Ledger.open(run.home / "ledger.db") as ledger:
         with _budget(run, plan, ledger) as reservation:
             claim = partial(_claim, ledger, reservation)
@@ -67,17 +68,19 @@ def _claim(ledger: Ledger, reservation: Reservation, upto: int) -> None:
 def _rows(run: Run, records: Records, spec: dict[str, object]) -> UnitRecords:
     """The training units: split before anything is computed, rows a person capped, features encoded."""
     data, privacy = run.config.data, run.config.privacy
-    frame = read_frame(records.path)
-    persons = split.row_ids(frame) if data.person is None else frame[data.person]
-    place = split.assign(persons=persons, key=run.key, audit=data.holdout.audit, population=data.holdout.population)
-    kept = np.flatnonzero(place == split.TRAIN)
-    if data.person is not None:
-        kept = kept[split.cap_rows(persons=persons.iloc[kept], key=run.key, max_rows=privacy.max_rows_per_person)]
-    frame = frame.iloc[kept].reset_index(drop=True)
-    outcome = labels.binary(frame, **data.label.model_dump())
+    frame = part_of(read_frame(records.path), run, split.TRAIN)
     by_person = privacy.unit == "person"
+    if data.person is not None:
+        capped = split.cap_rows(
+            persons=split.persons_of(frame, column=data.person),
+            key=run.key,
+            max_rows=privacy.max_rows_per_person,
+            ids=None if by_person else split.row_ids(frame),
+        )
+        frame = frame.loc[capped].reset_index(drop=True)
+    outcome = labels.binary(frame, **data.label.model_dump())
     index = split.unit_index(
-        persons=frame[data.person] if by_person else None,
+        persons=split.persons_of(frame, column=data.person) if by_person else None,
         max_rows=privacy.max_rows_per_person if by_person else 1,
         rows=len(frame),
     )
@@ -90,9 +93,7 @@ def _rows(run: Run, records: Records, spec: dict[str, object]) -> UnitRecords:
 
 
 def _network(run: Run, spec: dict[str, object]) -> torch.nn.Module:
-    return networks.build(
-        network_of(run.config), len(encoding.feature_names(spec)), seed=run.config.training.seed
-    )
+    return networks.build(network_of(run.config), len(encoding.feature_names(spec)), seed=run.config.training.seed)
 
 
 def _centred(
@@ -111,7 +112,7 @@ def _centred(
         units=plan.units,
         claim=claim,
     )
-    spec = encoding.with_moments(spec, mean=found.mean, std=found.std)
+    spec = encoding.with_moments(spec, mean=found.mean.tolist(), std=found.std.tolist())
     features = (rows.features - torch.from_numpy(found.mean).float()) / torch.from_numpy(found.std).float()
     return spec, UnitRecords(features=features, labels=rows.labels, index=rows.index)
 
@@ -174,11 +175,17 @@ def _trained(
     save_file(result.state_dict, weights)
     encoded.write_text(json.dumps(spec), encoding="utf-8")
     network.write_text(json.dumps(network_of(run.config)), encoding="utf-8")
-    epsilon, person = pld_epsilon(mechanisms=plan.mechanisms, delta=plan.delta), person_epsilon_of(run.config, plan)
+    epsilon, person = (
+        pld_epsilon(mechanisms=plan.mechanisms, delta=plan.delta),
+        person_epsilon_of(run.config, plan),
+    )
     balance = ledger.population(run.config.privacy.population)
     assert balance is not None
     claim = claim_of(run.config, plan, epsilon=epsilon, person_epsilon=person, used=balance.used_epsilon)
-    report(step="train", note=f"{result.executed_steps} steps by {result.engine}, ε = {epsilon:.4f} at δ = {plan.delta:g}")
+    report(
+        step="train",
+        note=f"{result.executed_steps} steps by {result.engine}, ε = {epsilon:.4f} at δ = {plan.delta:g}",
+    )
     return Trained(
         weights=weights,
         encoding=encoded,
@@ -189,7 +196,7 @@ def _trained(
         planned_steps=plan.steps,
         claimed_steps=result.claimed,
         executed_steps=result.executed_steps,
-        self_test_passed=result.self_test is not None,
+        self_test_passed=result.self_test.sensitivity <= plan.clipping_norm * (1 + 1e-4),
         epsilon=epsilon,
         rdp_epsilon=rdp_epsilon(mechanisms=plan.mechanisms, delta=plan.delta),
         delta=plan.delta,

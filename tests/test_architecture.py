@@ -6,7 +6,18 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ALLOWED = {"flows", "tasks", "configs", "tests", "docker", "pyproject.toml", "README.md", "Makefile", "CHANGELOG.md", "LICENSE"}
+ALLOWED = {
+    "flows",
+    "tasks",
+    "configs",
+    "tests",
+    "docker",
+    "pyproject.toml",
+    "README.md",
+    "Makefile",
+    "CHANGELOG.md",
+    "LICENSE",
+}
 
 
 def tracked() -> list[Path]:
@@ -34,7 +45,11 @@ def test_an_import_against_the_law_is_noticed(tmp_path: Path) -> None:
 
 def test_no_module_is_named_after_a_dependency_or_the_standard_library() -> None:
     taken = {*sys.stdlib_module_names, *packages_distributions()} - {"flows", "tasks", "configs"}
-    ours = [path for path in tracked() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in {"flows", "tasks", "configs"}]
+    ours = [
+        path
+        for path in tracked()
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in {"flows", "tasks", "configs"}
+    ]
     assert ours
     assert not [path for path in ours if path.stem in taken - {"__init__"}]
 
@@ -45,6 +60,7 @@ def test_the_top_level_holds_what_the_design_allows() -> None:
 
 
 def test_the_command_line_starts_without_the_heavy_libraries() -> None:
-    code = "import sys, flows.cli, tasks.privacy.ledger; print([m for m in ('torch','prefect','mlflow','pandas','great_expectations','dp_accounting') if m in sys.modules])"
+    heavy = ("torch", "prefect", "mlflow", "pandas", "great_expectations", "dp_accounting")
+    code = f"import sys, flows.cli, tasks.privacy.ledger; print([m for m in {heavy} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

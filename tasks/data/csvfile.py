@@ -95,9 +95,7 @@ class _Checked(io.RawIOBase):
     def __init__(self, raw: IO[bytes], *, encoding: str, name: str, partial: bool = False) -> None:
         self.raw, self.encoding, self.name, self.partial = raw, encoding, name, partial
         try:
-            io.TextIOWrapper(
-                io.BytesIO(), encoding=encoding
-            )  # refuses a codec that yields no text, such as hex
+            io.TextIOWrapper(io.BytesIO(), encoding=encoding)  # refuses a codec that yields no text, such as hex
             self.decoder = codecs.getincrementaldecoder(encoding)()
         except (LookupError, ValueError):
             raise DataError(f"data.source.encoding = {encoding!r} is no text encoding of Python") from None
@@ -127,9 +125,7 @@ class _Checked(io.RawIOBase):
 
     def _decoded(self, chunk: bytes) -> str:
         if self.at == 0 and self.unchanged and chunk.startswith(_UTF16_MARKS):
-            raise DataError(
-                f"{self.name}: this is UTF-16 text; set data.source.encoding: utf-16, or save it as UTF-8"
-            )
+            raise DataError(f"{self.name}: this is UTF-16 text; set data.source.encoding: utf-16, or save it as UTF-8")
         pending = len(self.decoder.getstate()[0])
         try:
             return self.decoder.decode(chunk, final=not chunk and not self.partial)
@@ -170,9 +166,7 @@ def _opened(path: Path, member: str | None) -> Iterator[IO[bytes]]:
             raise DataError(f"{path} {what}; check data.source.path")
         if not zipfile.is_zipfile(path):
             if member:
-                raise DataError(
-                    f"{path} is no zip archive, so it has no member {member}; leave data.source.member out"
-                )
+                raise DataError(f"{path} is no zip archive, so it has no member {member}; leave data.source.member out")
             with path.open("rb") as stream:
                 yield stream
             return
@@ -202,16 +196,12 @@ def _explain_delimiter(header: Sequence[str], wanted: Sequence[str], *, delimite
         return
     joined = delimiter.join(header)
     for other, words in _DELIMITERS.items():
-        if other != delimiter and any(
-            column in next(csv.reader([joined], delimiter=other)) for column in wanted
-        ):
+        if other != delimiter and any(column in next(csv.reader([joined], delimiter=other)) for column in wanted):
             key = '"\\t"' if other == "\t" else f'"{other}"'
             raise DataError(f"{name}: the columns are separated by {words}; set data.source.delimiter: {key}")
 
 
-def _parse(
-    stream: _Checked, name: str, delimiter: str, columns: Sequence[str], missing: Sequence[str]
-) -> pa.Table:
+def _parse(stream: _Checked, name: str, delimiter: str, columns: Sequence[str], missing: Sequence[str]) -> pa.Table:
     ragged: list[tuple[int, int, int | None]] = []
 
     def refuse(row: arrow_csv.InvalidRow) -> str:
@@ -236,9 +226,7 @@ def _parse(
             ),
         )
     except pa.ArrowException as error:
-        fault = str(
-            error
-        )  # names the kind of fault; it may quote a row, so it is read here and goes no further
+        fault = str(error)  # names the kind of fault; it may quote a row, so it is read here and goes no further
     if ragged:
         expected, actual, number = ragged[0]
         raise DataError(

@@ -45,10 +45,7 @@ def header_of(path: str | Path, *, member: str | None = None) -> tuple[list[str]
         except (pa.ArrowException, OSError) as error:
             fault = type(error).__name__
         raise DataError(f"{path} cannot be read as Parquet ({fault})")
-    headers = {
-        delimiter: read_header(path=path, member=member, delimiter=delimiter)
-        for delimiter in (",", ";", "\t")
-    }
+    headers = {delimiter: read_header(path=path, member=member, delimiter=delimiter) for delimiter in (",", ";", "\t")}
     delimiter = max(headers, key=lambda each: len(headers[each]))
     return headers[delimiter], delimiter
 
@@ -73,9 +70,7 @@ def read_dictionary(path: str | Path) -> list[dict[str, str]]:
     absent = [name for name in ("column", "kind") if name not in names]
     if absent:
         found = ", ".join(map(repr, names)) or "nothing"
-        raise ConfigurationError.of(
-            str(path), [f"the first line lacks {name}; it has {found}" for name in absent]
-        )
+        raise ConfigurationError.of(str(path), [f"the first line lacks {name}; it has {found}" for name in absent])
     return lines
 
 
@@ -147,9 +142,7 @@ def _check(header: Sequence[str], rows: Sequence[Mapping[str, str]], name: str) 
         where = f"line {number}, {column or 'no column'}"
         if column not in header:
             near = get_close_matches(column, header, n=1)
-            faults.append(
-                f"{where}: the data has no such column" + (f" (did you mean {near[0]}?)" if near else "")
-            )
+            faults.append(f"{where}: the data has no such column" + (f" (did you mean {near[0]}?)" if near else ""))
         if column in seen:
             faults.append(f"{where}: described twice")
         seen.add(column)
@@ -219,16 +212,8 @@ def _feature(name: str, row: Mapping[str, str] | None) -> list[str]:
     if row["kind"] == "category":
         values = _values(row)
         listed = f"[{', '.join(map(_quoted, values))}]" if values and values != [QUESTION] else _ASK
-        asked = (
-            ""
-            if listed != _ASK
-            else "list of the values that can occur, from the code book, not from the records"
-        )
-        return [
-            _line(
-                f"    {key}: {{kind: category, values: {listed}}}", "; ".join(filter(None, [meaning, asked]))
-            )
-        ]
+        asked = "" if listed != _ASK else "list of the values that can occur, from the code book, not from the records"
+        return [_line(f"    {key}: {{kind: category, values: {listed}}}", "; ".join(filter(None, [meaning, asked])))]
     if row["kind"] == "icd9":
         return [_line(f"    {key}: {{kind: icd9}}", meaning)]
     return []

@@ -7,7 +7,8 @@ A *specification* is plain JSON made from the configuration by `build`. Its colu
 
     number      value clipped to [min, max] and scaled to [0, 1], linearly or as log1p(x - min) / log1p(max
                 - min); `<name>:missing` is 1 where the cell is missing or no number, and the value is then
-                the public `fill`
+                the public `fill`; `<name>>=<knot>` is 1 where the value reaches that public threshold, so
+                that a linear network can follow a curve
     category    one column a value of the code book but the reference, `<name>=__other__`,
                 `<name>=__missing__`
     icd9        as category, the code book being the chapters below and the reference `circulatory`
@@ -18,6 +19,7 @@ Cells are compared as text; typed cells first become text by `canonical_text`.
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -118,8 +120,8 @@ def build(features: Mapping[str, Mapping[str, Any]], *, missing: Sequence[str] =
     """The specification of a configuration's features, as plain JSON.
 
     Args:
-        features: name → `{kind: number, min, max, scale, fill}`, `{kind: category, values, reference}` or
-            `{kind: icd9}`.
+        features: name → `{kind: number, min, max, scale, fill, knots}`, `{kind: category, values,
+            reference}` or `{kind: icd9}`.
         missing: texts that stand for a missing cell, so that raw records can be scored too.
     """
     columns: list[dict[str, Any]] = []
@@ -133,17 +135,15 @@ def build(features: Mapping[str, Mapping[str, Any]], *, missing: Sequence[str] =
             if scale not in ("linear", "log"):
                 raise ValueError(f"feature {name}: scale must be linear or log")
             fill = low if fill is None else float(fill)
-            columns.append(
-                {"name": name, "kind": kind, "min": low, "max": high, "scale": scale, "fill": fill}
-            )
+            knots = _knots(name, feature.get("knots", ()), low, high)
+            number = {"name": name, "kind": kind, "min": low, "max": high, "scale": scale, "fill": fill}
+            columns.append(number | ({"knots": knots} if knots else {}))
         elif kind == "category":
             values = [str(value) for value in feature["values"]]
             reference = str(feature.get("reference", values[0]))
             columns.append({"name": name, "kind": kind, "values": values, "reference": reference})
         elif kind == "icd9":
-            columns.append(
-                {"name": name, "kind": kind, "values": list(ICD9_VALUES), "reference": ICD9_REFERENCE}
-            )
+            columns.append({"name": name, "kind": kind, "values": list(ICD9_VALUES), "reference": ICD9_REFERENCE})
         else:
             raise ValueError(f"feature {name}: kind must be number, category or icd9")
     return {
@@ -173,15 +173,17 @@ def numeric_columns(spec: Mapping[str, Any]) -> list[int]:
 def norm_bound(spec: Mapping[str, Any]) -> float:
     """Public L2 bound R of `[x, x² of the number columns]` for any one row, before moments are applied.
 
-    A number adds at most 1² + 1² when present, and fill² + fill⁴ + 1 when missing (the indicator); a
-    category, one column of ones at most. It depends on the specification alone, so a Gaussian release of
-    the sums may be scaled to it.
+    A number adds at most 1² + 1² when present, and fill² + fill⁴ + 1 when missing (the indicator), plus 1
+    for each knot that the value, or the fill, can reach; a category, one column of ones at most. It depends
+    on the specification alone, so a Gaussian release of the sums may be scaled to it.
     """
     total = 0.0
     for feature in spec["features"]:
         if feature["kind"] == "number":
             fill = float(_scaled(np.array([feature["fill"]], dtype=np.float64), feature)[0])
-            total += max(2.0, 1.0 + fill**2 + fill**4)
+            knots = feature.get("knots", ())
+            reached = sum(knot <= feature["fill"] for knot in knots)
+            total += max(2.0 + len(knots), 1.0 + fill**2 + fill**4 + reached)
         else:
             total += 1.0
     return math.sqrt(total)
@@ -218,8 +220,11 @@ def encode(frame: pd.DataFrame, spec: Mapping[str, Any]) -> np.ndarray:
         if feature["kind"] == "number":
             values = _numbers(series, spec["missing"])
             absent = np.isnan(values)
-            matrix[:, at] = _scaled(np.where(absent, feature["fill"], values), feature)
+            values = np.where(absent, feature["fill"], values)
+            matrix[:, at] = _scaled(values, feature)
             matrix[:, at + 1] = absent
+            for place, knot in enumerate(feature.get("knots", ()), start=at + 2):
+                matrix[:, place] = values >= knot
         else:
             position = _positions(series, feature, spec["missing"])
             there = position >= 0
@@ -258,9 +263,16 @@ def as_numbers(series: Any, *, missing: Sequence[str] = ()) -> np.ndarray:
 def _names(feature: Mapping[str, Any]) -> list[str]:
     name = feature["name"]
     if feature["kind"] == "number":
-        return [name, f"{name}:missing"]
+        return [name, f"{name}:missing", *(f"{name}>={knot:.12g}" for knot in feature.get("knots", ()))]
     values = [value for value in feature["values"] if value != feature["reference"]]
     return [f"{name}={value}" for value in (*values, OTHER, MISSING)]
+
+
+def _knots(name: str, knots: Sequence[Any], low: float, high: float) -> list[float]:
+    found = [float(knot) for knot in knots]
+    if not all(low < knot <= high for knot in found) or any(a >= b for a, b in pairwise(found)):
+        raise ValueError(f"feature {name}: knots must rise, above min {low:g} and up to max {high:g}")
+    return found
 
 
 def _require(frame: pd.DataFrame, spec: Mapping[str, Any]) -> None:
@@ -303,9 +315,7 @@ def _positions(series: Any, feature: Mapping[str, Any], missing: Sequence[str]) 
     codes, texts = _text_codes(series)
     chapters = feature["kind"] == "icd9"
     found = [
-        absent
-        if text is None or text in missing
-        else place.get(icd9_chapter(text) if chapters else text, other)
+        absent if text is None or text in missing else place.get(icd9_chapter(text) if chapters else text, other)
         for text in texts
     ]
     return np.array([*found, absent], dtype=np.int64)[codes]

@@ -8,9 +8,7 @@ import pandas as pd
 from configs.errors import DataError
 
 
-def binary(
-    frame: pd.DataFrame, *, column: str, positive: Sequence[str], negative: Sequence[str]
-) -> np.ndarray:
+def binary(frame: pd.DataFrame, *, column: str, positive: Sequence[str], negative: Sequence[str]) -> np.ndarray:
     """Labels as float32 [rows], 1 for a positive value and 0 for a negative one.
 
     Raises:

@@ -148,8 +148,7 @@ def _stays(random: np.random.Generator, patient: dict[str, np.ndarray]) -> dict[
     place = 1 * (needs + random.logistic(size=rows) > 1.5) + 1 * (needs + random.logistic(size=rows) > 1.5)
     rehabilitation = random.random(rows) < 0.06
     return {
-        "encounter_id": "E"
-        + pd.Series(random.permutation(np.arange(10_000_000, 10_000_000 + rows))).astype("str"),
+        "encounter_id": "E" + pd.Series(random.permutation(np.arange(10_000_000, 10_000_000 + rows))).astype("str"),
         "patient_id": "P" + pd.Series(patient["number"]).astype("str"),
         "age": age,
         "sex": _text(SEXES, patient["sex"]),
@@ -158,9 +157,7 @@ def _stays(random: np.random.Generator, patient: dict[str, np.ndarray]) -> dict[
         "diagnosis_1": _main_diagnosis(random, age),
         "diagnosis_2": second,
         "diagnosis_3": third,
-        "number_of_diagnoses": np.clip(
-            1 + random.poisson(np.exp(1.5 + 0.2 * frailty + 0.1 * (age - 60) / 20)), 1, 20
-        ),
+        "number_of_diagnoses": np.clip(1 + random.poisson(np.exp(1.5 + 0.2 * frailty + 0.1 * (age - 60) / 20)), 1, 20),
         "visits_inpatient": np.minimum(random.poisson(np.exp(-0.9 + 0.8 * frailty)), 20),
         "visits_emergency": np.minimum(random.poisson(np.exp(-1.3 + 0.8 * frailty)), 20),
         "visits_outpatient": np.minimum(random.poisson(np.exp(-0.4 + 0.4 * frailty)), 40),
@@ -173,9 +170,7 @@ def _stays(random: np.random.Generator, patient: dict[str, np.ndarray]) -> dict[
     }
 
 
-def _further_diagnoses(
-    random: np.random.Generator, patient: dict[str, np.ndarray]
-) -> tuple[pd.Series, pd.Series]:
+def _further_diagnoses(random: np.random.Generator, patient: dict[str, np.ndarray]) -> tuple[pd.Series, pd.Series]:
     """The first two long-standing diseases of the patient, in a random order for each stay; NA where there
     is none."""
     has = np.stack([patient[code] for code, *_ in _DISEASES], axis=1)

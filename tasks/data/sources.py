@@ -30,9 +30,7 @@ from tasks.data.typed import as_text
 __all__ = ["counts", "digest", "exclude", "read_records"]
 
 
-def read_records(
-    *, source: Mapping[str, Any], columns: Sequence[str], missing: Sequence[str]
-) -> pd.DataFrame:
+def read_records(*, source: Mapping[str, Any], columns: Sequence[str], missing: Sequence[str]) -> pd.DataFrame:
     """Read the wanted columns of a source as text.
 
     Args:
@@ -61,9 +59,7 @@ def read_records(
             missing=missing,
         )
     elif kind == "parquet":
-        frame = as_text(
-            read_parquet(path=source["path"], columns=wanted), missing=missing, name=str(source["path"])
-        )
+        frame = as_text(read_parquet(path=source["path"], columns=wanted), missing=missing, name=str(source["path"]))
     elif kind == "sql":
         frame = as_text(
             read_sql(url=source["url"], query=source["query"], columns=wanted),
@@ -84,9 +80,7 @@ def read_records(
             f"data.source.kind = {kind!r} is unknown; it is csv, parquet, sql, python or simulated"
         )
     if frame.empty:
-        raise DataError(
-            f"{_place(source)}: there is no record, only the names of columns; give a source with rows"
-        )
+        raise DataError(f"{_place(source)}: there is no record, only the names of columns; give a source with rows")
     return frame.reset_index(drop=True)
 
 

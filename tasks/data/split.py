@@ -101,9 +101,7 @@ def _marks(ids: Sequence[str]) -> list[str]:
     return marks
 
 
-def unit_index(
-    *, persons: Sequence[str] | pd.Series | None, max_rows: int, rows: int | None = None
-) -> np.ndarray:
+def unit_index(*, persons: Sequence[str] | pd.Series | None, max_rows: int, rows: int | None = None) -> np.ndarray:
     """Row positions of every unit, units in the order of their first row.
 
     Args:
@@ -129,6 +127,11 @@ def unit_index(
     return index
 
 
+def persons_of(frame: pd.DataFrame, *, column: str | None) -> pd.Series:
+    """The person of each row, text [rows]; without a person column, the row's own id."""
+    return row_ids(frame) if column is None else pd.Series(frame[column])
+
+
 def row_ids(frame: pd.DataFrame) -> pd.Series:
     """An id for each row of a text frame from its content, for records without a person column.
 
@@ -148,9 +151,7 @@ def _persons(persons: Sequence[str] | pd.Series) -> tuple[np.ndarray, list[str]]
     codes, names = pd.factorize(series)
     absent = int((codes < 0).sum())
     if absent:
-        raise DataError(
-            _NO_PERSON.format(count="fewer than 11 rows have no id" if absent < 11 else "rows have no id")
-        )
+        raise DataError(_NO_PERSON.format(count="fewer than 11 rows have no id" if absent < 11 else "rows have no id"))
     return codes.astype(np.int64), [str(name) for name in names]
 
 

@@ -229,9 +229,7 @@ def _present(column: str, share: float, words: str | None = None) -> Check:
     )
 
 
-def _in_set(
-    derived_column: str, column: str, name: str, words: str, values: list[str], share: float
-) -> Check:
+def _in_set(derived_column: str, column: str, name: str, words: str, values: list[str], share: float) -> Check:
     return Check(
         name=name,
         column=column,
@@ -241,9 +239,7 @@ def _in_set(
     )
 
 
-def _between(
-    derived_column: str, column: str, name: str, words: str, low: float, high: float, share: float
-) -> Check:
+def _between(derived_column: str, column: str, name: str, words: str, low: float, high: float, share: float) -> Check:
     return Check(
         name=name,
         column=column,

@@ -108,13 +108,9 @@ def _persons(random: np.random.Generator, n: int, max_rows: int) -> pd.Series:
     return pd.Series([f"synthetic-{number}" for number in random.permutation(numbers)], dtype="str")
 
 
-def _labels(
-    random: np.random.Generator, label: Mapping[str, Any], lean: np.ndarray, prior_rate: float
-) -> pd.Series:
+def _labels(random: np.random.Generator, label: Mapping[str, Any], lean: np.ndarray, prior_rate: float) -> pd.Series:
     # The base is chosen so that the mean probability is the prior, whatever the lean.
     base = brentq(lambda b: float(expit(b + lean).mean()) - prior_rate, -50.0, 50.0)
     is_positive = random.random(len(lean)) < expit(base + lean)
-    positive, negative = (
-        _drawn(random, [str(v) for v in label[side]], len(lean)) for side in ("positive", "negative")
-    )
+    positive, negative = (_drawn(random, [str(v) for v in label[side]], len(lean)) for side in ("positive", "negative"))
     return positive.where(is_positive, negative)

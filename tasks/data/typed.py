@@ -58,7 +58,6 @@ def _text(value: object, column: object, name: str) -> str | None:
         hasattr(value, "__array__") and getattr(value, "ndim", 0)
     ):
         raise DataError(
-            f"{name}: column {column!r} holds {type(value).__name__} cells; "
-            "give text, numbers or dates instead"
+            f"{name}: column {column!r} holds {type(value).__name__} cells; give text, numbers or dates instead"
         )
     return canonical_text(value)

@@ -107,9 +107,7 @@ def validate(
     except Exception as error:
         fault = type(error).__name__
     if fault:
-        raise InternalError(
-            f"validation could not be run: {fault}; its text is withheld, for it may quote a record"
-        )
+        raise InternalError(f"validation could not be run: {fault}; its text is withheld, for it may quote a record")
     outcomes = tuple(_outcome(check, results[position]) for position, check in enumerate(expected))
     return ValidationResult(success=all(outcome.success for outcome in outcomes), checks=outcomes)
 
@@ -196,9 +194,7 @@ def _silence() -> Iterator[None]:
         warnings.simplefilter("ignore")
         import great_expectations  # noqa: F401 - its loggers exist once it is imported
 
-        names = [
-            name for name in logging.root.manager.loggerDict if name.split(".")[0] == "great_expectations"
-        ]
+        names = [name for name in logging.root.manager.loggerDict if name.split(".")[0] == "great_expectations"]
         quieted = [logger for logger in map(logging.getLogger, names) if not logger.disabled]
         for logger in quieted:
             logger.disabled = True

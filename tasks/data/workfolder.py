@@ -38,17 +38,13 @@ def work_folder(home: str | Path, run_id: str) -> Iterator[Path]:
         DataError: the folder cannot be made, or is in use by a running process.
     """
     if not _RUN_ID.fullmatch(run_id) or run_id.endswith(".lock"):
-        raise InternalError(
-            "a run id holds letters, digits, '.', '_' and '-' only, and does not end in .lock"
-        )
+        raise InternalError("a run id holds letters, digits, '.', '_' and '-' only, and does not end in .lock")
     work = Path(home) / "work"
     try:
         _private(work)
         lock = _locked(work / f"{run_id}.lock")
         if lock is None:
-            raise DataError(
-                f"{work / run_id} is in use by another running process; give the run an id of its own"
-            )
+            raise DataError(f"{work / run_id} is in use by another running process; give the run an id of its own")
         folder = work / run_id
         try:
             _remove(folder)
@@ -98,9 +94,7 @@ def write_frame(frame: pd.DataFrame, path: Path) -> Path:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as stream:
         os.fchmod(descriptor, 0o600)
-        arrow_parquet.write_table(
-            pa.Table.from_pandas(frame, preserve_index=False), stream, compression="zstd"
-        )
+        arrow_parquet.write_table(pa.Table.from_pandas(frame, preserve_index=False), stream, compression="zstd")
     return path
 
 

@@ -130,9 +130,7 @@ def hooks_without_warning() -> Iterator[None]:
         yield
 
 
-def make_engine(
-    *, network: nn.Module, rule: ClippingRule, loss: UnitLoss, engine: EngineName = "auto"
-) -> Engine:
+def make_engine(*, network: nn.Module, rule: ClippingRule, loss: UnitLoss, engine: EngineName = "auto") -> Engine:
     """The engine that serves the network: ghost clipping where it is exact for every layer, hooks otherwise.
 
     Raises:
@@ -140,9 +138,7 @@ def make_engine(
     """
     refusals = ghost_refusals(network)
     if engine == "ghost" and refusals:
-        raise ConfigurationError.of(
-            "engine: ghost", [f"{refusal}; use auto or hooks" for refusal in refusals]
-        )
+        raise ConfigurationError.of("engine: ghost", [f"{refusal}; use auto or hooks" for refusal in refusals])
     if engine == "hooks" or refusals:
         from tasks.dpsgd.hooks import HooksEngine
 

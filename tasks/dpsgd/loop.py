@@ -109,9 +109,7 @@ def train(
     finally:
         chosen.close()
     if not run.executed == run.claimed == plan.steps:
-        raise NotPrivateError(
-            f"{run.executed} steps ran, {run.claimed} were claimed, {plan.steps} were planned"
-        )
+        raise NotPrivateError(f"{run.executed} steps ran, {run.claimed} were claimed, {plan.steps} were planned")
     _check_changes(network, before)
     return TrainingResult(
         state_dict=run.released(),
@@ -162,9 +160,7 @@ class _Run:
 
     def _step(self, physical_batch: int) -> None:
         units = torch.from_numpy(self._sampler.draw())
-        sums = clipped_total(
-            self._engine, self._records, units, like=self._parameters, physical_batch=physical_batch
-        )
+        sums = clipped_total(self._engine, self._records, units, like=self._parameters, physical_batch=physical_batch)
         self.executed += 1
         self._optimizer.param_groups[0]["lr"] = self._recipe.rate(self.executed, self._plan.steps)
         for parameter, gradient in zip(self._parameters, self._release(sums), strict=True):
@@ -198,6 +194,4 @@ def _check_changes(network: nn.Module, before: dict[str, Tensor]) -> None:
     optimised = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
     for name, value in network.state_dict().items():
         if name not in before or (name not in optimised and not torch.equal(value, before[name])):
-            raise NotPrivateError(
-                f"training changed {name}, which is no optimised parameter: no noise covers it"
-            )
+            raise NotPrivateError(f"training changed {name}, which is no optimised parameter: no noise covers it")

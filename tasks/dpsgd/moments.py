@@ -100,9 +100,7 @@ def _moments(averages: NDArray[np.float64], numeric: NDArray[np.bool_]) -> Momen
     return Moments(mean=mean, std=np.sqrt(variance.clip(min=STD_FLOOR**2)))
 
 
-def _check(
-    records: UnitRecords, numeric: NDArray[np.bool_], bound: float, noise_multiplier: float, units: int
-) -> None:
+def _check(records: UnitRecords, numeric: NDArray[np.bool_], bound: float, noise_multiplier: float, units: int) -> None:
     faults: list[str] = []
     if numeric.shape != (records.features.shape[1],) or numeric.dtype != np.bool_:
         faults.append("numeric must hold one bool for each feature")

@@ -166,9 +166,7 @@ def _count_faults(plan: DpSgdPlan) -> list[str]:
             f"the sampling rate would be {plan.sampling_rate:.4g}; lower expected_batch"
         )
     if plan.unit == "row" and _is_count(plan.rows_per_unit) and plan.rows_per_unit != 1:
-        faults.append(
-            f"rows_per_unit = {plan.rows_per_unit} must be 1 where the unit is a row; use unit: person"
-        )
+        faults.append(f"rows_per_unit = {plan.rows_per_unit} must be 1 where the unit is a row; use unit: person")
     return faults
 
 
@@ -176,16 +174,13 @@ def _number_faults(plan: DpSgdPlan) -> list[str]:
     faults: list[str] = []
     sigma = plan.noise_multiplier
     if not _is_number(sigma) or (sigma <= 0 and not plan.twin) or (plan.twin and sigma != 0):
-        faults.append(
-            f"noise_multiplier = {sigma!r} must be finite and above 0 (0 only in the twin, without_noise())"
-        )
+        faults.append(f"noise_multiplier = {sigma!r} must be finite and above 0 (0 only in the twin, without_noise())")
     if not (_is_number(plan.clipping_norm) and plan.clipping_norm > 0):
         faults.append(f"clipping_norm = {plan.clipping_norm!r} must be finite and above 0; 1.0 is usual")
     bound = 1 / plan.units if _is_count(plan.units) else 1.0
     if not (_is_number(plan.delta) and 0 < plan.delta < bound):
         faults.append(
-            f"delta = {plan.delta!r} must lie in (0, 1/units) = (0, {bound:.3g}); "
-            f"{min(1e-5, bound / 10):.3g} would do"
+            f"delta = {plan.delta!r} must lie in (0, 1/units) = (0, {bound:.3g}); {min(1e-5, bound / 10):.3g} would do"
         )
     moments = plan.moments_noise_multiplier
     if moments is not None and not (_is_number(moments) and moments > 0):

@@ -42,9 +42,7 @@ class Recipe:
             if not 0 <= value < 1:
                 faults.append(f"{name} = {value!r} must lie in [0, 1); 0 turns it off")
         if self.optimizer not in get_args(OptimizerName):
-            faults.append(
-                f"optimizer = {self.optimizer!r} must be one of {', '.join(get_args(OptimizerName))}"
-            )
+            faults.append(f"optimizer = {self.optimizer!r} must be one of {', '.join(get_args(OptimizerName))}")
         if self.decay not in get_args(Decay):
             faults.append(f"decay = {self.decay!r} must be one of {', '.join(get_args(Decay))}")
         if faults:

@@ -100,9 +100,7 @@ def self_test(
     )
 
 
-def synthetic_rows(
-    *, features: int, rows_per_unit: int, feature_range: tuple[float, float] = (-3.0, 3.0)
-) -> Tensor:
+def synthetic_rows(*, features: int, rows_per_unit: int, feature_range: tuple[float, float] = (-3.0, 3.0)) -> Tensor:
     """Features of no person, float32 [16, k, d]: uniform, and scaled so that some units stay below C."""
     generator = np.random.default_rng(16)
     rows = generator.uniform(*feature_range, size=(_UNITS, rows_per_unit, features))
@@ -136,9 +134,7 @@ def _check_loss(plain: nn.Module, loss: UnitLoss, reference: ReferenceEngine, ba
         )
 
 
-def _check_reference(
-    engine: Engine, reference: ReferenceEngine, batch: UnitBatch, network: nn.Module
-) -> float:
+def _check_reference(engine: Engine, reference: ReferenceEngine, batch: UnitBatch, network: nn.Module) -> float:
     alone = [reference.clipped_sum(batch.select(torch.tensor([place]))) for place in range(len(batch))]
     expected = [torch.stack(parts).sum(dim=0) for parts in zip(*alone, strict=True)]
     differences = [a - b for a, b in zip(engine.clipped_sum(batch), expected, strict=True)]

@@ -54,9 +54,7 @@ class UnitRecords:
     counts: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "counts", (self.index != PADDING).sum(dim=1) if self.index.dim() == 2 else None
-        )
+        object.__setattr__(self, "counts", (self.index != PADDING).sum(dim=1) if self.index.dim() == 2 else None)
         _check(self)
 
     @classmethod
@@ -83,9 +81,7 @@ class UnitRecords:
         starts = np.flatnonzero(np.diff(persons[order], prepend=persons[order[:1]] - 1))
         counts = np.diff(np.append(starts, len(order)))
         if len(counts) and counts.max() > rows_per_person:
-            raise DataError(
-                f"a person has more than max_rows_per_person = {rows_per_person} rows: cap them first"
-            )
+            raise DataError(f"a person has more than max_rows_per_person = {rows_per_person} rows: cap them first")
         index = np.full((len(counts), rows_per_person), PADDING, dtype=np.int64)
         place = np.arange(len(order)) - np.repeat(starts, counts)
         index[np.repeat(np.arange(len(counts)), counts), place] = order
@@ -131,9 +127,7 @@ class UnitRecords:
 def _check(records: UnitRecords) -> None:
     features, labels, index = records.features, records.labels, records.index
     if features.dim() != 2 or labels.shape != features.shape[:1] or index.dim() != 2 or index.shape[1] < 1:
-        raise DataError(
-            "records must have features [rows, d], labels [rows] and an index [units, k] with k ≥ 1"
-        )
+        raise DataError("records must have features [rows, d], labels [rows] and an index [units, k] with k ≥ 1")
     if features.dtype != torch.float32 or labels.dtype != torch.float32 or index.dtype != torch.int64:
         raise DataError("features and labels must be float32, the index of units int64")
     owned = index[index != PADDING]

@@ -90,9 +90,7 @@ class _Rows:
         )
 
 
-def auc(
-    *, labels: ArrayLike, scores: ArrayLike, clusters: Any = None, level: float = 0.95
-) -> AucEstimate | Undefined:
+def auc(*, labels: ArrayLike, scores: ArrayLike, clusters: Any = None, level: float = 0.95) -> AucEstimate | Undefined:
     """Estimate the AUC, with a two-sided interval on the logit scale.
 
     Where the estimate is 0 or 1, or its standard error is 0, that interval collapses to a point, and a bound

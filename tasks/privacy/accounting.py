@@ -69,9 +69,7 @@ def pld_epsilon(*, mechanisms: Sequence[Mechanism], delta: float, interval: floa
 
 
 def _cross_checked(mechanisms: Sequence[Mechanism], delta: float, interval: float) -> float:
-    value = checked_epsilon(
-        what="epsilon (PLD)", value=epsilon_on_grid(mechanisms, delta=delta, interval=interval)
-    )
+    value = checked_epsilon(what="epsilon (PLD)", value=epsilon_on_grid(mechanisms, delta=delta, interval=interval))
     bound = _rdp_epsilon(mechanisms, delta)
     if value <= bound * (1 + _AGREEMENT) + interval:
         return value
@@ -194,9 +192,7 @@ def epsilon_path(*, mechanisms: Sequence[Mechanism], delta: float, steps: Sequen
     return [checked_epsilon(what="epsilon (PLD)", value=value) for value in values]
 
 
-def person_epsilon(
-    *, mechanism: SampledGaussian, others: Sequence[Mechanism] = (), rows: int, delta: float
-) -> float:
+def person_epsilon(*, mechanism: SampledGaussian, others: Sequence[Mechanism] = (), rows: int, delta: float) -> float:
     """Epsilon of a person with up to `rows` rows, where the mechanisms protect one row.
 
     Each row enters a step on its own with probability q, so the person moves a sum by up to Binomial(rows, q)
@@ -222,9 +218,7 @@ def person_epsilon(
         interval = interval_for(narrowed, _PERSON_INTERVAL)
         return composed([_person_loss(run, rows, interval) for run in runs]).get_epsilon_for_delta(delta)
 
-    return checked_epsilon(
-        what="a person's epsilon", value=guarded(what="a person's epsilon", compute=compute)
-    )
+    return checked_epsilon(what="a person's epsilon", value=guarded(what="a person's epsilon", compute=compute))
 
 
 def _person_loss(mechanism: Mechanism, rows: int, interval: float) -> Loss:
@@ -251,8 +245,7 @@ def _validated(mechanisms: Sequence[Mechanism]) -> tuple[Mechanism, ...]:
     for mechanism in mechanisms:
         if type(mechanism) not in (Gaussian, SampledGaussian):
             raise AccountingError(
-                f"a mechanism of type {type(mechanism).__name__} cannot be accounted; "
-                "known: Gaussian, SampledGaussian"
+                f"a mechanism of type {type(mechanism).__name__} cannot be accounted; known: Gaussian, SampledGaussian"
             )
     return tuple(mechanisms)
 

@@ -71,11 +71,7 @@ class PrivacyFilter:
 
     def __post_init__(self) -> None:
         _check_guarantee(self.epsilon, self.delta)
-        if (
-            not self.orders
-            or len(self.orders) != len(self.weights)
-            or len(set(self.orders)) < len(self.orders)
-        ):
+        if not self.orders or len(self.orders) != len(self.weights) or len(set(self.orders)) < len(self.orders):
             raise ConfigurationError("a privacy filter needs distinct orders, each with one weight")
         if not all(1 < order < math.inf for order in self.orders):
             raise ConfigurationError(f"orders = {self.orders!r} must be finite and above 1")
@@ -83,9 +79,7 @@ class PrivacyFilter:
             raise ConfigurationError(f"weights = {self.weights!r} must be above 0 with a sum of at most 1")
 
     @classmethod
-    def planned(
-        cls, *, epsilon: float, delta: float, planned_runs: int, run: Sequence[Mechanism]
-    ) -> "PrivacyFilter":
+    def planned(cls, *, epsilon: float, delta: float, planned_runs: int, run: Sequence[Mechanism]) -> "PrivacyFilter":
         """Put 90 % of delta on the order that is best for the planned number of planned runs.
 
         The other 10 % are spread over seven orders, for runs that turn out otherwise. All of it is public.
@@ -178,9 +172,7 @@ def _check_guarantee(epsilon: object, delta: object) -> None:
     if not _is_number(epsilon, 0, _LARGEST_EPSILON):
         raise ConfigurationError(f"guarantee.epsilon = {epsilon!r} must be in (0, {_LARGEST_EPSILON:g}]")
     if not _is_number(delta, 0, math.nextafter(1, 0)):
-        raise ConfigurationError(
-            f"guarantee.delta = {delta!r} must be in (0, 1), well below 1 / privacy.units"
-        )
+        raise ConfigurationError(f"guarantee.delta = {delta!r} must be in (0, 1), well below 1 / privacy.units")
 
 
 def _is_number(value: object, above: float, most: float) -> bool:

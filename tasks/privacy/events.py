@@ -41,9 +41,7 @@ def _positive(name: str, value: object) -> float:
 def _rate(name: str, value: object) -> float:
     number = _number(name, value)
     if not 0 < number <= 1:
-        raise ConfigurationError(
-            f"{name} = {number!r} must be in (0, 1]; it is privacy.expected_batch / privacy.units"
-        )
+        raise ConfigurationError(f"{name} = {number!r} must be in (0, 1]; it is privacy.expected_batch / privacy.units")
     return number
 
 
@@ -159,8 +157,7 @@ def to_json(mechanisms: Sequence[Mechanism]) -> list[dict[str, Any]]:
         kind = _NAMES.get(type(mechanism))
         if kind is None:
             raise AccountingError(
-                f"a mechanism of type {type(mechanism).__name__} cannot be accounted; "
-                f"known: {', '.join(_KINDS)}"
+                f"a mechanism of type {type(mechanism).__name__} cannot be accounted; known: {', '.join(_KINDS)}"
             )
         records.append({"kind": kind, **asdict(mechanism)})
     return records

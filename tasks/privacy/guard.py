@@ -17,9 +17,7 @@ TIME_LIMIT_SECONDS: Final = 120.0
 Result = TypeVar("Result")
 
 
-def guarded(
-    *, what: str, compute: Callable[[], Result], time_limit_seconds: float = TIME_LIMIT_SECONDS
-) -> Result:
+def guarded(*, what: str, compute: Callable[[], Result], time_limit_seconds: float = TIME_LIMIT_SECONDS) -> Result:
     """Run `compute` under a wall-clock limit; any failure becomes an AccountingError.
 
     The work runs in a daemon thread: one that hangs is abandoned, and cannot keep the process alive.

@@ -36,9 +36,7 @@ def checked_population(name: object) -> str:
     return name
 
 
-def population_key(
-    *, home: Path, population: str, environment: Mapping[str, str], create: bool = True
-) -> bytes:
+def population_key(*, home: Path, population: str, environment: Mapping[str, str], create: bool = True) -> bytes:
     """The key of a population, from the environment or from `home`/keys, where it is created when missing.
 
     Args:

@@ -169,9 +169,7 @@ class Ledger:
         with db.writing(self._engine) as connection:
             now = self._clock()
             rows.settle_expired(connection, population=population, actor=actor, now=now)
-            former = rows.reserved_before(
-                connection, key=idempotency_key, population=population, mechanisms=records
-            )
+            former = rows.reserved_before(connection, key=idempotency_key, population=population, mechanisms=records)
             if former is not None:
                 return former
             state = rows.known_population(connection, population)
@@ -185,9 +183,7 @@ class Ledger:
                     "lease_seconds": float(lease_seconds),
                 }
                 self._append(connection, population, "run_reserved", said, actor)
-                rows.insert_reservation(
-                    connection, population=population, made=made, said=said, charge=charge, now=now
-                )
+                rows.insert_reservation(connection, population=population, made=made, said=said, charge=charge, now=now)
                 return made
         raise BudgetError(refusal(state=state, mechanisms=mechanisms, charge=charge))
 
@@ -291,9 +287,7 @@ class Ledger:
         try:
             size = len(db.canonical(payload))
         except (TypeError, ValueError) as error:
-            raise ConfigurationError(
-                f"the payload of {kind} must be plain JSON with finite numbers"
-            ) from error
+            raise ConfigurationError(f"the payload of {kind} must be plain JSON with finite numbers") from error
         if size > _PAYLOAD_LIMIT:
             raise ConfigurationError(f"the payload of {kind} has {size} characters, at most {_PAYLOAD_LIMIT}")
         with db.writing(self._engine) as connection:
@@ -326,9 +320,7 @@ class Ledger:
     def _append(
         self, connection: sa.Connection, population: str, kind: str, said: Mapping[str, Any], actor: str
     ) -> int:
-        return rows.append(
-            connection, population=population, kind=kind, said=said, actor=actor, now=self._clock()
-        )
+        return rows.append(connection, population=population, kind=kind, said=said, actor=actor, now=self._clock())
 
 
 def _checked_text(name: str, value: object) -> None:

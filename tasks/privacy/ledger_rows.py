@@ -62,15 +62,11 @@ def known_population(connection: sa.Connection, name: str) -> PopulationState:
     state = read_population(connection, name)
     if state is None:
         names = connection.execute(sa.select(db.population.c.name).order_by(db.population.c.name)).scalars()
-        raise ConfigurationError(
-            f"population {name!r} is not in the ledger; it holds: {', '.join(names) or 'none'}"
-        )
+        raise ConfigurationError(f"population {name!r} is not in the ledger; it holds: {', '.join(names) or 'none'}")
     return state
 
 
-def insert_population(
-    connection: sa.Connection, name: str, said: Mapping[str, Any], rule: PrivacyFilter
-) -> None:
+def insert_population(connection: sa.Connection, name: str, said: Mapping[str, Any], rule: PrivacyFilter) -> None:
     """Write a new population with empty counters."""
     columns = ("unit", "epsilon", "delta", "planned_runs")
     connection.execute(db.population.insert().values(name=name, **{key: said[key] for key in columns}))
@@ -86,9 +82,7 @@ def insert_population(
                 "committed_units": 0,
                 "reserved_units": 0,
             }
-            for position, (order, weight, cap) in enumerate(
-                zip(rule.orders, rule.weights, rule.caps, strict=True)
-            )
+            for position, (order, weight, cap) in enumerate(zip(rule.orders, rule.weights, rule.caps, strict=True))
         ],
     )
 
@@ -129,9 +123,7 @@ def reserved_before(
     Raises:
         BudgetError: the key was used for another run, or its attempt is closed.
     """
-    row = connection.execute(
-        sa.select(db.reservation).where(db.reservation.c.idempotency_key == key)
-    ).one_or_none()
+    row = connection.execute(sa.select(db.reservation).where(db.reservation.c.idempotency_key == key)).one_or_none()
     if row is None:
         return None
     if (row.population, row.payload_json) != (population, db.canonical(mechanisms)):

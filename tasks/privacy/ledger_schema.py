@@ -87,9 +87,7 @@ def canonical(payload: Mapping[str, Any] | list[Any]) -> str:
     return json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def entry_hash(
-    *, prev_hash: str, seq: int, population: str, kind: str, payload: str, actor: str, at: str
-) -> str:
+def entry_hash(*, prev_hash: str, seq: int, population: str, kind: str, payload: str, actor: str, at: str) -> str:
     """The chain's link: sha256 over the previous link and everything that the entry says."""
     said = canonical([prev_hash, seq, population, kind, payload, actor, at])
     return hashlib.sha256(said.encode()).hexdigest()
@@ -164,9 +162,7 @@ def triggers_present(connection: sa.Connection) -> bool:
 
 def _unwritten(error: SQLAlchemyError) -> str:
     cause = getattr(error, "orig", None) or type(error).__name__
-    return (
-        f"the ledger could not be read or written ({cause}), which counts as over budget; nothing was spent"
-    )
+    return f"the ledger could not be read or written ({cause}), which counts as over budget; nothing was spent"
 
 
 def _prepare(dbapi_connection: Any, _record: Any) -> None:
@@ -200,9 +196,7 @@ def _create_or_check(connection: sa.Connection, path: Path) -> None:
         connection.execute(schema.insert().values(version=SCHEMA_VERSION))
         return
     if not set(metadata.tables) <= tables:
-        raise ConfigurationError(
-            f"{path} is a database of something else; let DISCREET_HOME name another folder"
-        )
+        raise ConfigurationError(f"{path} is a database of something else; let DISCREET_HOME name another folder")
     version = connection.execute(sa.select(schema.c.version)).scalar()
     if version != SCHEMA_VERSION:
         raise ConfigurationError(

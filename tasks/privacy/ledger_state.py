@@ -90,9 +90,7 @@ class PopulationState:
         asked = {"unit": unit, "epsilon": float(epsilon), "delta": float(delta), "planned_runs": planned_runs}
         differing = [key for key, value in asked.items() if value != getattr(self, key)]
         if differing:
-            said = "; ".join(
-                f"the file says {key} {asked[key]}, the ledger {getattr(self, key)}" for key in differing
-            )
+            said = "; ".join(f"the file says {key} {asked[key]}, the ledger {getattr(self, key)}" for key in differing)
             raise ConfigurationError(
                 f"population {self.name}: {said}. They were fixed when the population was created: "
                 "write the ledger's values in the file"

@@ -48,9 +48,7 @@ def _mend(state: PopulationState, mechanisms: Sequence[Mechanism]) -> str:
     if noise is None:
         return f"{steps}."
     sigmas = ", ".join(
-        f"{_scaled(run, noise).noise_multiplier:.4g}"
-        for run in mechanisms
-        if isinstance(run, SampledGaussian)
+        f"{_scaled(run, noise).noise_multiplier:.4g}" for run in mechanisms if isinstance(run, SampledGaussian)
     )
     return f"{steps}; all of them would with a noise multiplier of {sigmas}." if sigmas else f"{steps}."
 

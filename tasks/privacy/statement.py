@@ -86,9 +86,7 @@ class DpStatement:
         if self.person_epsilon is not None:
             checked_epsilon(what="person_epsilon", value=self.person_epsilon)
             if self.unit == "person":
-                raise ConfigurationError(
-                    "with unit person, epsilon is a person's already: omit person_epsilon"
-                )
+                raise ConfigurationError("with unit person, epsilon is a person's already: omit person_epsilon")
 
     @property
     def ledger_remaining(self) -> float:
@@ -169,8 +167,7 @@ class DpStatement:
         if self.person_epsilon is None:
             return " (per row, not per person: what a person with several rows gets is not known)"
         return (
-            f" (a person with {self.rows_per_unit} rows: epsilon {_shown(self.person_epsilon)} at delta "
-            f"{self.delta:g})"
+            f" (a person with {self.rows_per_unit} rows: epsilon {_shown(self.person_epsilon)} at delta {self.delta:g})"
         )
 
 

@@ -74,9 +74,7 @@ def champion(*, store: Store, name: str) -> Champion | None:
     return Champion(name=name, version=str(version.version), split=version.tags.get(SPLIT_TAG))
 
 
-def settle(
-    *, store: Store, name: str, version: str, decision: Decision, compared_with: str | None
-) -> Decision:
+def settle(*, store: Store, name: str, version: str, decision: Decision, compared_with: str | None) -> Decision:
     """Write a decision on a version, and on a promotion move the alias to it.
 
     Args:
@@ -112,9 +110,7 @@ def settle(
     return decision
 
 
-def champion_scores(
-    *, store: Store, holder: Champion, split: str, records: "pd.DataFrame"
-) -> "np.ndarray | Missing":
+def champion_scores(*, store: Store, holder: Champion, split: str, records: "pd.DataFrame") -> "np.ndarray | Missing":
     """Score records with the champion, if the comparison would be a fair one.
 
     Args:
@@ -168,8 +164,6 @@ def _overtaken(decision: Decision, compared_with: str | None, now: str | None) -
     """The same decision without the promotion, since the comparison is out of date."""
     before = f"version {compared_with}" if compared_with else "no version"
     after = f"version {now}" if now else "no version"
-    words = (
-        f"the champion changed while this model was judged: compared with {before}, now {after}; judge again"
-    )
+    words = f"the champion changed while this model was judged: compared with {before}, now {after}; judge again"
     reason = Reason(gate="champion", outcome="insufficient", words=words)
     return replace(decision, verdict="insufficient", reasons=(reason, *decision.reasons))

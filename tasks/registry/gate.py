@@ -243,9 +243,7 @@ def _first_model(limits: Mapping[str, float], evidence: Evidence) -> list[Reason
         return []
     absolute = [name for name in limits if POLICY[name].absolute]
     if absolute:
-        words = (
-            f"first model: no champion to compare with; the absolute limits judge it ({', '.join(absolute)})"
-        )
+        words = f"first model: no champion to compare with; the absolute limits judge it ({', '.join(absolute)})"
         return [Reason(gate="champion", outcome="noted", words=words)]
     names = ", ".join(name for name, gate in POLICY.items() if gate.absolute)
     words = f"first model, and the policy has no absolute limit to judge it by; set one of: {names}"

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
+
 from configs.runtime_schema import Runtime
 from configs.schema import Config
-from pydantic import BaseModel
 
 README = (Path(__file__).parents[2] / "configs" / "README.md").read_text()
 
@@ -32,4 +33,11 @@ KEYS = sorted({*keys(Config), *keys(Runtime)}, key=lambda pair: (pair[0].__name_
 @pytest.mark.parametrize(("model", "name"), KEYS, ids=lambda value: getattr(value, "__name__", value))
 def test_every_key_is_described_in_its_schema_and_in_the_readme(model: type[BaseModel], name: str) -> None:
     assert name == "kind" or model.model_fields[name].description, f"{model.__name__}.{name} has no description"
-    assert f".{name}`" in README or f"`{name}`" in README or f"`{name}." in README or f".{name}." in README or f".{name}.<" in README or f".{name}[" in README
+    assert (
+        f".{name}`" in README
+        or f"`{name}`" in README
+        or f"`{name}." in README
+        or f".{name}." in README
+        or f".{name}.<" in README
+        or f".{name}[" in README
+    )

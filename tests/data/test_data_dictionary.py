@@ -81,9 +81,7 @@ def test_a_draft_from_the_header_alone_asks_for_every_bound(tmp_path):
     text = dictionary.draft_configuration(header=HEADER, dictionary_rows=None, data_path="records.csv")
     for name in HEADER:
         key = '"no"' if name == "no" else name
-        assert re.search(
-            rf'^    {key}: {{kind: number, min: "\?", max: "\?"}}   # .*not from the records', text, re.M
-        )
+        assert re.search(rf'^    {key}: {{kind: number, min: "\?", max: "\?"}}   # .*not from the records', text, re.M)
     with pytest.raises(ConfigurationError):
         loaded(tmp_path, text)
 
@@ -97,9 +95,7 @@ def test_without_a_person_only_rows_are_protected(tmp_path):
     assert "# who: left out, ignored" in text
 
 
-@pytest.mark.parametrize(
-    "name", ["a: b", "no", "größe", '"q"', "#x", "- a", "{x}", "null", "1", "a\nb", "a'b", "{0}"]
-)
+@pytest.mark.parametrize("name", ["a: b", "no", "größe", '"q"', "#x", "- a", "{x}", "null", "1", "a\nb", "a'b", "{0}"])
 def test_any_column_name_survives_the_yaml(tmp_path, name):
     text = dictionary.draft_configuration(
         header=[name, "back"],

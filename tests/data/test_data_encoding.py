@@ -175,9 +175,7 @@ def test_the_norm_bound_is_reached(fill, expected):
 
 def test_moments_centre_and_scale():
     mean, std = np.linspace(0, 1, len(NAMES)), np.linspace(0.5, 2, len(NAMES))
-    frame = pd.DataFrame(
-        {"age": ["30"], "visits": ["2"], "sex": ["male"], "code": ["9"], "diagnosis": ["V1"]}
-    )
+    frame = pd.DataFrame({"age": ["30"], "visits": ["2"], "sex": ["male"], "code": ["9"], "diagnosis": ["V1"]})
     centred = encoding.encode(frame, encoding.with_moments(SPEC, mean=mean, std=std))
     assert np.allclose(centred, (encoding.encode(frame, SPEC) - mean) / std, atol=1e-6)
     assert SPEC["mean"] is None

@@ -43,9 +43,7 @@ def test_labels_are_drawn_with_that_probability(frame, probability):
     for rows in (old(frame), ~old(frame)):
         error = np.sqrt((probability[rows] * (1 - probability[rows])).sum())
         assert abs(label[rows].sum() - probability[rows].sum()) <= 5 * error
-        assert (
-            abs(label[rows].sum() - 1.1 * probability[rows].sum()) > 5 * error
-        )  # the control: rates ten per cent off
+        assert abs(label[rows].sum() - 1.1 * probability[rows].sum()) > 5 * error  # the control: rates ten per cent off
     realised = roc_auc_score(label[old(frame)], probability[old(frame)])
     # Hanley and McNeil: an AUC of .74 with 3,000 positives and 9,000 negatives has standard error .0055.
     assert realised == pytest.approx(0.74, abs=0.010 + 5 * 0.0055)
@@ -62,9 +60,7 @@ def test_the_old_follow_other_coefficients(frame, probability):
 
 def test_the_probability_is_the_documented_equation(frame):
     few = frame[:500].reset_index(drop=True)
-    numbers = {
-        name: pd.to_numeric(few[name]).to_numpy(dtype=float) for name in few.columns if name in _NUMERIC
-    }
+    numbers = {name: pd.to_numeric(few[name]).to_numpy(dtype=float) for name in few.columns if name in _NUMERIC}
     found = terms(few, numbers)
     for row in (0, int(np.flatnonzero(old(few))[0])):
         group = int(old(few)[row])

@@ -137,9 +137,7 @@ def database(tmp_path) -> str:
 
 
 def test_a_query_is_read_as_text(database):
-    frame = read(
-        {"kind": "sql", "url": database, "query": "select c, a, b from stay order by a"}, columns=("a", "c")
-    )
+    frame = read({"kind": "sql", "url": database, "query": "select c, a, b from stay order by a"}, columns=("a", "c"))
     assert frame.a.tolist() == ["1", "2", "3"]
     assert frame.c.tolist()[:2] == ["1.5", "2"]
     assert frame.c.isna()[2]

@@ -14,9 +14,7 @@ people = st.lists(st.sampled_from([f"p{number}" for number in range(12)]), min_s
 
 
 def places(persons, key=KEY):
-    return dict(
-        zip(persons, split.assign(persons=persons, key=key, audit=0.3, population=0.2).tolist(), strict=True)
-    )
+    return dict(zip(persons, split.assign(persons=persons, key=key, audit=0.3, population=0.2).tolist(), strict=True))
 
 
 @settings(max_examples=80, deadline=None)
@@ -70,9 +68,7 @@ def test_another_key_gives_another_split_and_another_draw():
 def test_shares_are_those_asked_for(audit, population):
     # A share of n = 20,000 persons is binomial; 5.2 standard errors
     # are exceeded with probability 2e-7 each, 6e-7 in all three.
-    placed = split.assign(
-        persons=[f"p{n}" for n in range(20_000)], key=KEY, audit=audit, population=population
-    )
+    placed = split.assign(persons=[f"p{n}" for n in range(20_000)], key=KEY, audit=audit, population=population)
     for place, share in (
         (split.TRAIN, 1 - audit - population),
         (split.AUDIT, audit),
@@ -150,9 +146,7 @@ def test_a_row_without_a_person_is_refused_with_a_mend(call):
 
 
 def test_a_row_id_depends_on_the_row_alone_and_tells_rows_apart():
-    frame = pd.DataFrame(
-        {"a": ["x", "xy", "x", None, "", "x"], "b": ["yz", "z", None, "x", "x", "yz"]}, dtype="str"
-    )
+    frame = pd.DataFrame({"a": ["x", "xy", "x", None, "", "x"], "b": ["yz", "z", None, "x", "x", "yz"]}, dtype="str")
     ids = split.row_ids(frame)
     assert ids.nunique() == 5
     assert ids[0] == ids[5]

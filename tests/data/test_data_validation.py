@@ -30,9 +30,7 @@ CHECKS = {
 
 @pytest.fixture
 def frame() -> pd.DataFrame:
-    return synthetic.rows(
-        features=FEATURES, label=LABEL, person="who", max_rows=3, n=1000, seed=1, unique=["stay"]
-    )
+    return synthetic.rows(features=FEATURES, label=LABEL, person="who", max_rows=3, n=1000, seed=1, unique=["stay"])
 
 
 def validate(frame, *, person="who", **checks):
@@ -93,9 +91,7 @@ def test_too_few_rows_and_too_small_groups_fail(frame):
     assert failed(frame, min_rows=1001) == {("rows", None)}
     assert failed(frame[:1]) >= {("rows", None), ("label rate", "back"), ("group size", "sex")}
     result = validate(frame[frame.sex != "m"])
-    assert [check.words for check in result.checks if not check.success] == [
-        "the group m has at least 50 rows"
-    ]
+    assert [check.words for check in result.checks if not check.success] == ["the group m has at least 50 rows"]
 
 
 def test_a_limit_of_one_column_overrides_the_default(frame):
@@ -172,9 +168,7 @@ def test_an_expectation_that_cannot_be_computed_fails_in_our_words(frame):
     look = suite.derived(frame, features=FEATURES, label=LABEL, person="who", checks=CHECKS)
     with validation._silence():
         found = validation._run(look.drop(columns="sex"), name="records", expected=expected)
-    outcome = next(
-        validation._outcome(c, found[at]) for at, c in enumerate(expected) if c.name == "code book"
-    )
+    outcome = next(validation._outcome(c, found[at]) for at, c in enumerate(expected) if c.name == "code book")
     assert not outcome.success
     assert (outcome.share_outside, outcome.count_outside) == (None, None)
 
@@ -183,9 +177,7 @@ def test_the_suite_is_a_great_expectations_suite_with_our_words(frame):
     expected = suite.expectations(features=FEATURES, label=LABEL, person="who", checks=CHECKS)
     built = suite.build("records", expected)
     assert type(built).__name__ == "ExpectationSuite"
-    assert [expectation.description for expectation in built.expectations] == [
-        check.words for check in expected
-    ]
+    assert [expectation.description for expectation in built.expectations] == [check.words for check in expected]
 
 
 def test_the_page_is_whole_without_network_or_script_and_escapes_what_it_shows(frame):

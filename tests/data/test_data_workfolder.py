@@ -120,9 +120,7 @@ def test_a_lock_on_a_file_that_was_deleted_meanwhile_is_not_trusted(tmp_path, mo
 
     def flock(descriptor, operation):
         locked.append(descriptor)
-        if (
-            len(locked) == 1
-        ):  # the former owner ends just now: its file goes, and a third process makes a new one
+        if len(locked) == 1:  # the former owner ends just now: its file goes, and a third process makes a new one
             path.unlink()
             path.touch()
         original(descriptor, operation)

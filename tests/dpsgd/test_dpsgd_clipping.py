@@ -56,9 +56,7 @@ def without(batch, place):
     seed=st.integers(0, 999),
     double=st.booleans(),
 )
-def test_ghost_hooks_and_brute_force_agree(
-    hidden, layer_norm, units, rows, features, scale, rule, norm, seed, double
-):
+def test_ghost_hooks_and_brute_force_agree(hidden, layer_norm, units, rows, features, scale, rule, norm, seed, double):
     # a narrow LayerNorm loses digits of float32 in any order of operations, so it is compared in float64
     double = double or layer_norm
     spec = {"kind": "mlp", "hidden": hidden, "layer_norm": layer_norm} if hidden else {"kind": "linear"}
@@ -114,9 +112,7 @@ def test_t1_one_outlier_moves_the_sum_by_at_most_c_with_logits_of_shape_b_1(name
     with torch.no_grad():  # the outlier is far on the wrong side, where its gradient is large
         batch.labels[5] = float(network(batch.features[5])[0, 0] < 0)
     rule = ClippingRule(kind="flat", norm=1.0)
-    moved = flat(clipped_sum(name, network, batch, rule)) - flat(
-        clipped_sum(name, network, without(batch, 5), rule)
-    )
+    moved = flat(clipped_sum(name, network, batch, rule)) - flat(clipped_sum(name, network, without(batch, 5), rule))
     assert float(moved.norm()) <= 1.0001
     assert float(moved.norm()) > 0.9  # the outlier is there, and it is clipped
 
@@ -175,9 +171,7 @@ def test_rows_that_nearly_cancel_are_still_clipped(name, gap):
     nn.init.zeros_(network.weight)
     rows = torch.full((1, 2, 8), 4096.0)
     rows[0, 1] += gap
-    batch = UnitBatch(
-        features=rows, labels=torch.tensor([[0.0, 1.0]]), mask=torch.ones(1, 2, dtype=torch.bool)
-    )
+    batch = UnitBatch(features=rows, labels=torch.tensor([[0.0, 1.0]]), mask=torch.ones(1, 2, dtype=torch.bool))
     exact = gap * 8**0.5 / 4
     found = float(clipped_sum(name, network, batch, RULES[0])[0].norm())
     assert found == pytest.approx(min(1.0, exact), rel=1e-3)
@@ -217,9 +211,7 @@ class Embedded(nn.Module):
 
     def forward(self, features):
         codes = features[..., 0].nan_to_num().clamp(0, 9).long()
-        return self.head(torch.relu(self.norm(self.codes(codes) + self.numbers(features[..., 1:])))).squeeze(
-            -1
-        )
+        return self.head(torch.relu(self.norm(self.codes(codes) + self.numbers(features[..., 1:])))).squeeze(-1)
 
 
 @pytest.mark.parametrize("rows", [1, 3])

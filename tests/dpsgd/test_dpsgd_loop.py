@@ -30,9 +30,7 @@ def network_of(**keys):
 
 def run(records, *, plan=None, network=None, claim=lambda upto: None, **keys):
     keys = {"learning_rate": 0.5} | keys
-    return train(
-        plan=plan or plan_of(), network=network or network_of(), records=records, claim=claim, **keys
-    )
+    return train(plan=plan or plan_of(), network=network or network_of(), records=records, claim=claim, **keys)
 
 
 def difference(first, second):
@@ -59,9 +57,7 @@ def test_every_step_is_claimed_before_it_is_computed(make_records, monkeypatch, 
     plan = plan_of(units=4, expected_batch=4, steps=steps, delta=0.01, moments_noise_multiplier=moments)
     monkeypatch.setattr(Recording, "log", log := [], raising=False)
     first = 0 if moments is None else 1
-    result = run(
-        records, plan=plan, claim=log.append, engine=Recording, network=build({"kind": "linear"}, FEATURES)
-    )
+    result = run(records, plan=plan, claim=log.append, engine=Recording, network=build({"kind": "linear"}, FEATURES))
     while log[0] == "sum":  # the self-test
         log.pop(0)
     claims = [entry for entry in log if entry != "sum"]
@@ -147,9 +143,7 @@ def test_the_loop_equals_dp_sgd_written_out(
     plan = plan_of(units=60, expected_batch=20, unit="person", rows_per_unit=3, clipping=clipping, delta=1e-3)
     sampled, noises = [], []
     draw = loop.PoissonSampler.draw
-    monkeypatch.setattr(
-        loop.PoissonSampler, "draw", lambda self: sampled.append(units := draw(self)) or units
-    )
+    monkeypatch.setattr(loop.PoissonSampler, "draw", lambda self: sampled.append(units := draw(self)) or units)
     release = NoisyMean.__call__
 
     def noted(self, sums):
@@ -278,9 +272,7 @@ def test_the_noise_in_an_update_has_standard_deviation_sigma_c_over_the_expected
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf"), -1e38])
 @pytest.mark.parametrize("engine", ["ghost", "hooks"])
-def test_poisoned_rows_neither_stop_a_step_nor_reach_the_weights(
-    make_records, seeded_keystreams, poison, engine
-):
+def test_poisoned_rows_neither_stop_a_step_nor_reach_the_weights(make_records, seeded_keystreams, poison, engine):
     records = make_records(300, features=FEATURES, most=2)
     plan = plan_of(unit="person", rows_per_unit=2, expected_batch=200)
     index = records.index[:5].flatten()
@@ -320,9 +312,7 @@ def test_t10_640_or_641_units_under_the_same_nominal_number_run_the_same_mechani
         sampler = loop.PoissonSampler
 
         def noted(*, units, sampling_rate, keystream, sampler=sampler, plan=plan):
-            seen.append(
-                (sampling_rate, plan.steps, plan.expected_batch, plan.noise_multiplier, plan.mechanisms)
-            )
+            seen.append((sampling_rate, plan.steps, plan.expected_batch, plan.noise_multiplier, plan.mechanisms))
             return sampler(units=units, sampling_rate=sampling_rate, keystream=keystream)
 
         with monkeypatch.context() as patch:

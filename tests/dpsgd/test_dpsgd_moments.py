@@ -36,9 +36,7 @@ def test_a_hand_worked_sum_over_persons():
 
 def test_without_visible_noise_mean_and_deviation_are_those_of_the_rows():
     generator = np.random.default_rng(0)
-    rows = np.column_stack(
-        [generator.normal(1, 0.5, 400), generator.random(400) < 0.3, generator.normal(0, 2, 400)]
-    )
+    rows = np.column_stack([generator.normal(1, 0.5, 400), generator.random(400) < 0.3, generator.normal(0, 2, 400)])
     moments = release(records_of(rows, np.arange(400), 1), bound=1e3, noise_multiplier=1e-12)
     rows = rows.astype(np.float32).astype(np.float64)
     assert np.allclose(moments.mean, rows.mean(axis=0), atol=1e-6)

@@ -209,11 +209,7 @@ def test_noise_of_another_size_than_accounted_is_caught(make_records, monkeypatc
 def test_noise_that_repeats_is_caught(make_records, monkeypatch):
     class Repeated:
         def words(self, count):
-            return (
-                torch.randint(0, 2**62, (count,), generator=torch.Generator().manual_seed(5))
-                .numpy()
-                .view("u8")
-            )
+            return torch.randint(0, 2**62, (count,), generator=torch.Generator().manual_seed(5)).numpy().view("u8")
 
     monkeypatch.setattr("tasks.dpsgd.loop.SystemKeystream", Repeated)
     with pytest.raises(NotPrivateError, match="same noise"):
@@ -437,9 +433,7 @@ def test_a_network_that_fails_on_synthetic_rows_fails_closed():
 
 
 def test_statistics_kept_in_buffers_are_refused_by_name():
-    network = nn.Sequential(
-        nn.Linear(FEATURES, 8), nn.InstanceNorm1d(8, track_running_stats=True), nn.Linear(8, 1)
-    )
+    network = nn.Sequential(nn.Linear(FEATURES, 8), nn.InstanceNorm1d(8, track_running_stats=True), nn.Linear(8, 1))
     with pytest.raises(NotPrivateError, match=r"layer 1 \(InstanceNorm1d\) may keep statistics"):
         check(plan=plan_of(), network=network, features=FEATURES, feature_range=(0.0, 1.0))
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
 from flows.environment import quiet
 
 quiet()
@@ -17,7 +18,7 @@ SHRINK = {
     "units: 82000": "units: 2500",
     "expected_batch: 8192": "expected_batch: 500",
     "epochs: 20": "epochs: 4",
-    "guarantee: {epsilon: 8.0, delta: 1e-6, planned_runs: 5}": "guarantee: {epsilon: 20.0, delta: 1e-5, planned_runs: 3}",
+    "epsilon: 8.0, delta: 1e-6, planned_runs: 5": "epsilon: 20.0, delta: 1e-5, planned_runs: 3",
     "run: {epsilon: 3.0, delta: 1e-6}": "run: {epsilon: 8.0, delta: 1e-5}",
     "min_rows: 1000}": "min_rows: 30}",
     "hidden: [64]": "hidden: [8]",

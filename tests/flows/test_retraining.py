@@ -15,6 +15,7 @@ from typing import Any
 import mlflow
 import numpy as np
 import pytest
+
 from configs.errors import BudgetError, ConfigurationError, DataError, InternalError
 from tasks.data import simulate
 from tasks.privacy.events import Gaussian
@@ -87,7 +88,11 @@ def test_the_registered_model_takes_raw_records_in_a_fresh_process_and_scores_as
         "assert 'tasks' not in sys.modules; p = m.predict(f); one = m.predict(f.head(1));"
         "assert abs(one['probability'][0] - p['probability'][0]) < 1e-6; p.to_parquet(sys.argv[3])"
     )
-    arguments = [f"sqlite:///{home}/mlflow.db", str(tmp_path / "frame.parquet"), str(tmp_path / "scores.parquet")]
+    arguments = [
+        f"sqlite:///{home}/mlflow.db",
+        str(tmp_path / "frame.parquet"),
+        str(tmp_path / "scores.parquet"),
+    ]
     subprocess.run([sys.executable, "-I", "-c", code, *arguments], cwd=tmp_path, check=True)
     import pandas as pd
 
@@ -138,7 +143,7 @@ def test_the_run_that_would_overspend_is_refused_before_it_starts(home: Path, sm
 
 
 def test_failed_validation_stops_the_run_before_anything_is_spent(home: Path, small: Small) -> None:
-    with pytest.raises(DataError, match="label_rate|share of positive") as caught:
+    with pytest.raises(DataError, match=r"label_rate|share of positive") as caught:
         retrain(small({"label_rate: {min: 0.05, max: 0.50}": "label_rate: {min: 0.45, max: 0.50}"}))
     assert "nothing was spent" in str(caught.value)
     assert not (home / "ledger.db").exists()
@@ -173,7 +178,11 @@ def test_the_claim_by_row_states_what_a_person_with_several_rows_gets(home: Path
 
 
 def test_records_without_a_person_are_units_of_their_own(home: Path, small: Small) -> None:
-    changes = {"  person: patient_id\n": "", "unit: person": "unit: row", "max_rows_per_person: 3": "max_rows_per_person: 1"}
+    changes = {
+        "  person: patient_id\n": "",
+        "unit: person": "unit: row",
+        "max_rows_per_person: 3": "max_rows_per_person: 1",
+    }
     outcome = retrain(small({**changes, "units: 2500": "units: 4000"}))
     assert outcome.verdict == "promoted"
     assert "privacy/person_epsilon" not in dict(outcome.metrics)
@@ -188,7 +197,9 @@ def test_a_rehearsal_reads_no_record_and_leaves_nothing(home: Path, small: Small
     from flows.retraining import rehearse
 
     source = "{kind: simulated, rows: 6000, seed: 20260101}"
-    path = small({source: f"{{kind: csv, path: {tmp_path}/there-is-no-such-file.csv}}"} | {"rows: 200000": "rows: 6000"})
+    path = small(
+        {source: f"{{kind: csv, path: {tmp_path}/there-is-no-such-file.csv}}"} | {"rows: 200000": "rows: 6000"}
+    )
     outcome = rehearse(config_path=str(path))
     assert outcome.rehearsal
     assert dict(outcome.metrics)["privacy/run_epsilon"] <= 8
@@ -196,7 +207,9 @@ def test_a_rehearsal_reads_no_record_and_leaves_nothing(home: Path, small: Small
 
 
 @pytest.mark.parametrize("runtime", [{}, {"threads": 1, "physical_batch": 7, "lease_seconds": 60}])
-def test_runtime_settings_cannot_change_epsilon(home: Path, small: Small, tmp_path: Path, runtime: dict[str, int]) -> None:
+def test_runtime_settings_cannot_change_epsilon(
+    home: Path, small: Small, tmp_path: Path, runtime: dict[str, int]
+) -> None:
     from flows.retraining import retrain as flow
 
     path = tmp_path / "runtime.yaml"
@@ -223,7 +236,9 @@ retrain(config_path=sys.argv[1], reason="killed")
 """
 
 
-def test_a_run_killed_in_training_stays_charged_and_its_records_are_swept(home: Path, small: Small, tmp_path: Path) -> None:
+def test_a_run_killed_in_training_stays_charged_and_its_records_are_swept(
+    home: Path, small: Small, tmp_path: Path
+) -> None:
     path = small()
     environment = dict(os.environ, PYTHONPATH=str(ROOT))
     killed = subprocess.run([sys.executable, "-c", KILL, str(path)], env=environment, cwd=ROOT, capture_output=True)

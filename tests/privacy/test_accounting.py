@@ -38,9 +38,7 @@ def sampled(rate: float = 0.01, sigma: float = 1.0, steps: int = 1000) -> Sample
 
 
 @needs_values
-@pytest.mark.parametrize(
-    "row", ROWS, ids=lambda r: f"{r['sampling_rate']}-{r['noise_multiplier']}-{r['steps']}"
-)
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: f"{r['sampling_rate']}-{r['noise_multiplier']}-{r['steps']}")
 def test_pld_and_rdp_agree_with_the_table_and_pld_is_never_above_rdp(row: dict[str, float]) -> None:
     run = sampled(row["sampling_rate"], row["noise_multiplier"], int(row["steps"]))
     pld = pld_epsilon(mechanisms=[run], delta=row["delta"])
@@ -82,9 +80,7 @@ def test_no_mechanism_costs_exactly_nothing() -> None:
 
 def test_full_batch_steps_are_one_gaussian_of_less_noise() -> None:
     many = pld_epsilon(mechanisms=[sampled(1.0, 10.0, 100)], delta=1e-5)
-    assert many == pytest.approx(
-        pld_epsilon(mechanisms=[Gaussian(noise_multiplier=1.0)], delta=1e-5), abs=1e-9
-    )
+    assert many == pytest.approx(pld_epsilon(mechanisms=[Gaussian(noise_multiplier=1.0)], delta=1e-5), abs=1e-9)
 
 
 @pytest.mark.parametrize("delta", [0, 1, -1e-5, 1.5, math.nan, math.inf, None, True, "1e-6"])
@@ -126,9 +122,7 @@ def test_a_coarser_grid_is_larger_and_still_below_rdp() -> None:
 
 def test_a_figure_that_only_the_grid_made_too_large_is_refined() -> None:
     run = sampled(0.05, 100.0, 100_000)
-    assert losses.epsilon_on_grid([run], delta=1e-5, interval=0.1) > 2 * rdp_epsilon(
-        mechanisms=[run], delta=1e-5
-    )
+    assert losses.epsilon_on_grid([run], delta=1e-5, interval=0.1) > 2 * rdp_epsilon(mechanisms=[run], delta=1e-5)
     assert pld_epsilon(mechanisms=[run], delta=1e-5, interval=0.1) == pytest.approx(
         pld_epsilon(mechanisms=[run], delta=1e-5), rel=0.01
     )
@@ -144,9 +138,7 @@ def test_accountants_that_disagree_give_no_figure(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -0.1, None])
-def test_a_figure_that_is_no_epsilon_reads_as_over_budget(
-    monkeypatch: pytest.MonkeyPatch, value: Any
-) -> None:
+def test_a_figure_that_is_no_epsilon_reads_as_over_budget(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
     monkeypatch.setattr(accounting, "epsilon_on_grid", lambda *_, **__: value)
     with pytest.raises(BudgetError):
         pld_epsilon(mechanisms=[sampled()], delta=1e-5)
@@ -190,9 +182,7 @@ def test_invalid_input_is_refused_before_anything_is_computed(monkeypatch: pytes
 
 @given(st.floats(0.005, 0.3), st.floats(0.7, 5), st.integers(1, 300))
 @settings(max_examples=4, deadline=None)
-def test_epsilon_grows_with_steps_and_rate_and_falls_with_noise(
-    rate: float, sigma: float, steps: int
-) -> None:
+def test_epsilon_grows_with_steps_and_rate_and_falls_with_noise(rate: float, sigma: float, steps: int) -> None:
     def at(rate: float, sigma: float, steps: int) -> float:
         return pld_epsilon(mechanisms=[sampled(rate, sigma, steps)], delta=1e-5, interval=1e-3)
 
@@ -279,9 +269,7 @@ def test_a_cost_below_double_precision_is_charged_upwards() -> None:
 
 
 @pytest.mark.parametrize("value", [math.nan, -1.0, -math.inf])
-def test_a_curve_that_is_no_divergence_reads_as_over_budget(
-    monkeypatch: pytest.MonkeyPatch, value: float
-) -> None:
+def test_a_curve_that_is_no_divergence_reads_as_over_budget(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
     from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
     def spoil(self: Any, *_: object) -> Any:

@@ -176,9 +176,7 @@ def test_a_rule_that_would_not_hold_cannot_be_made(changes: dict[str, Any]) -> N
         PrivacyFilter(**arguments)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"planned_runs": 0}, {"planned_runs": 1.0}, {"planned_runs": True}, {"run": ()}]
-)
+@pytest.mark.parametrize("changes", [{"planned_runs": 0}, {"planned_runs": 1.0}, {"planned_runs": True}, {"run": ()}])
 def test_a_plan_without_a_run_is_refused(changes: dict[str, Any]) -> None:
     arguments: dict[str, Any] = {"epsilon": 1.0, "delta": 1e-6, "planned_runs": 1, "run": RUN} | changes
     with pytest.raises(ConfigurationError):

@@ -95,7 +95,5 @@ def test_an_object_that_is_no_mechanism_has_no_json() -> None:
 
 def test_integers_become_floats_so_that_equal_runs_compare_equal() -> None:
     run = SampledGaussian(sampling_rate=1, noise_multiplier=2, steps=3)
-    assert to_json([run]) == [
-        {"kind": "sampled_gaussian", "sampling_rate": 1.0, "noise_multiplier": 2.0, "steps": 3}
-    ]
+    assert to_json([run]) == [{"kind": "sampled_gaussian", "sampling_rate": 1.0, "noise_multiplier": 2.0, "steps": 3}]
     assert isinstance(run.sampling_rate, float)

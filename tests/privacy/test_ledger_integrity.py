@@ -137,9 +137,7 @@ def test_entries_cut_off_at_the_end_disagree_with_the_counters(path: Path) -> No
         ("UPDATE population SET name = 'x' WHERE name = 'others'", "population x has no entry"),
     ],
 )
-def test_a_counter_that_its_entries_do_not_add_up_to_is_a_fault(
-    path: Path, statement: str, named: str
-) -> None:
+def test_a_counter_that_its_entries_do_not_add_up_to_is_a_fault(path: Path, statement: str, named: str) -> None:
     execute(path, statement)
     assert any(named in fault for fault in faults(path))
 
@@ -156,8 +154,7 @@ def test_an_entry_that_cannot_be_replayed_is_a_fault(path: Path, monkeypatch: py
     )
     tampered(
         path,
-        f"UPDATE entry SET kind = 'steps_claimed', actor = 'x', at = '{at}', hash = '{digest}' "
-        "WHERE seq = 10",
+        f"UPDATE entry SET kind = 'steps_claimed', actor = 'x', at = '{at}', hash = '{digest}' WHERE seq = 10",
     )
     assert any("cannot be replayed (KeyError)" in fault for fault in faults(path))
 
@@ -214,9 +211,7 @@ def test_a_busy_ledger_reads_as_over_budget(path: Path, monkeypatch: pytest.Monk
     with Ledger.open(path) as ledger:
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(BudgetError, match="over budget"):
-            ledger.reserve(
-                population="patients", mechanisms=RUN, idempotency_key="d", actor="engineer", reason="test"
-            )
+            ledger.reserve(population="patients", mechanisms=RUN, idempotency_key="d", actor="engineer", reason="test")
         with pytest.raises(BudgetError, match="locked"):
             Ledger.open(path)
         holder.execute("ROLLBACK")
@@ -233,6 +228,4 @@ def test_a_table_that_is_gone_reads_as_over_budget(path: Path) -> None:
 def test_a_ledger_with_counters_somebody_edited_still_admits_nothing_it_cannot_read(path: Path) -> None:
     execute(path, "UPDATE population_order SET committed_units = -1000000000000")
     with Ledger.open(path) as ledger, pytest.raises(BudgetError):
-        ledger.reserve(
-            population="patients", mechanisms=RUN, idempotency_key="d", actor="engineer", reason="test"
-        )
+        ledger.reserve(population="patients", mechanisms=RUN, idempotency_key="d", actor="engineer", reason="test")

@@ -101,16 +101,12 @@ class LedgerMachine(RuleBasedStateMachine):
     def commit(self, made: Reservation | None) -> None:
         if made is not None:
             executed = self.claimed[made.id][1]
-            self.close(
-                made, lambda: self.ledger.commit(reservation_id=made.id, token=made.token, executed=executed)
-            )
+            self.close(made, lambda: self.ledger.commit(reservation_id=made.id, token=made.token, executed=executed))
 
     @rule(made=consumes(held))
     def abandon(self, made: Reservation | None) -> None:
         if made is not None:
-            self.close(
-                made, lambda: self.ledger.abandon(reservation_id=made.id, token=made.token, reason="test")
-            )
+            self.close(made, lambda: self.ledger.abandon(reservation_id=made.id, token=made.token, reason="test"))
 
     def close(self, made: Reservation, act: Callable[[], object]) -> None:
         """Closing is refused exactly when the lease ran out and somebody settled it."""
@@ -142,9 +138,7 @@ class LedgerMachine(RuleBasedStateMachine):
         # At least one order is within its own share of delta: the bound that the proof in README.md sums up.
         within = [
             divergence + math.log1p(-1 / order) - math.log(weight * self.state.delta * order) / (order - 1)
-            for order, weight, divergence in zip(
-                self.state.orders, self.state.weights, accountant._rdp, strict=True
-            )
+            for order, weight, divergence in zip(self.state.orders, self.state.weights, accountant._rdp, strict=True)
         ]
         assert min(within) <= self.state.epsilon
         balance = self.ledger.population("patients")

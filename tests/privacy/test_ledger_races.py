@@ -127,7 +127,7 @@ def test_of_twenty_processes_exactly_five_win_five_runs(tmp_path: Path, repetiti
         state = ledger.population("patients")
         assert state is not None
         assert state.used_epsilon <= state.epsilon
-        assert state.committed == rdp_units((RUN,) * 5, state.orders)
+        assert state.committed == tuple(5 * units for units in rdp_units((RUN,), state.orders))
         assert ledger.verify().faults == ()
 
 

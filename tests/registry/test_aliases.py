@@ -10,9 +10,7 @@ from tasks.registry.aliases import champion, champion_scores, load, register, se
 from tasks.registry.gate import Decision, Missing, Reason
 from tasks.registry.tracking import client, log_run
 
-PROMOTED = Decision(
-    verdict="promoted", reasons=(Reason(gate="min_auc", outcome="passed", words="AUC is .66"),)
-)
+PROMOTED = Decision(verdict="promoted", reasons=(Reason(gate="min_auc", outcome="passed", words="AUC is .66"),))
 BLOCKED = Decision(
     verdict="blocked",
     reasons=(Reason(gate="min_auc", outcome="blocked", words="AUC is .5", number=0.5, limit=0.6),),
@@ -72,9 +70,7 @@ def test_no_other_verdict_moves_it(store, version, decision, first):
         champion_before = version()
         settle(store=store, name=version.name, version=champion_before, decision=PROMOTED, compared_with=None)
     number = version()
-    settled = settle(
-        store=store, name=version.name, version=number, decision=decision, compared_with=champion_before
-    )
+    settled = settle(store=store, name=version.name, version=number, decision=decision, compared_with=champion_before)
     assert settled == decision
     assert now(store, version) == champion_before
     tags = client(store).get_model_version(version.name, number).tags

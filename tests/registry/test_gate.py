@@ -106,9 +106,7 @@ def test_a_decision_is_plain_json_without_nan_or_infinity(change, gate):
 
 
 def test_all_reasons_come_at_once():
-    decision = decide(
-        self_test_passed=False, run_epsilon=math.inf, auc=Interval(estimate=0.61, lower=0.59, upper=0.63)
-    )
+    decision = decide(self_test_passed=False, run_epsilon=math.inf, auc=Interval(estimate=0.61, lower=0.59, upper=0.63))
     blocking = {r.gate: r.outcome for r in decision.reasons if r.outcome != "passed"}
     assert blocking == {"self_test": "blocked", "run_epsilon": "blocked", "min_auc": "insufficient"}
     assert decision.verdict == "blocked"
