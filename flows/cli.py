@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.exceptions import TyperException
 
 from configs.errors import BudgetError, ConfigurationError, DiscreetError, InternalError, UsageError
 from flows import environment
@@ -36,7 +37,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 
 @app.command()
 def check(config: ConfigPath, runtime: RuntimeName = "local", as_json: AsJson = False) -> None:
-    """Validate CONFIG and print its plan: noise, epsilon, what is left, how many runs still fit. Reads no record."""
+    """Validate a configuration and print its plan.
+
+    Noise, epsilon, what the population has left, how many such runs fit. Reads no record.
+    """
     from configs.load import load, load_runtime
     from flows import screen
     from tasks.forecast import forecast
@@ -61,7 +65,10 @@ def init(
         str | None, typer.Option("--output", "-o", help="file to write; the screen when left out")
     ] = None,
 ) -> None:
-    """Write a first configuration from a data dictionary, or from the header with every bound left as a question."""
+    """Write a first configuration.
+
+    From a data dictionary, or from the header with every bound left as a question; never from the records.
+    """
     from tasks.data.dictionary import draft_configuration, header_of, read_dictionary
 
     header, delimiter = header_of(data)
@@ -92,7 +99,7 @@ def simulate(
     rows: Annotated[int, typer.Option(min=1, max=100_000_000, help="number of discharges")] = 200_000,
     seed: Annotated[int, typer.Option(min=0, help="seed of the simulation")] = 20260101,
 ) -> None:
-    """Write a simulated hospital's discharges: nobody's records."""
+    """Write simulated discharges: nobody's records."""
     from tasks.data import simulate as simulation
 
     path = Path(output)
@@ -108,7 +115,10 @@ def simulate(
 
 @app.command()
 def rehearse(config: ConfigPath, runtime: RuntimeName = "local", as_json: AsJson = False) -> None:
-    """Run the whole pipeline on rows made from CONFIG's schema. Touches no record, spends and promotes nothing."""
+    """Try the whole pipeline on made-up rows.
+
+    Rows are made from the configuration's schema: touches no record, spends and promotes nothing.
+    """
     _run_flow("rehearse", {"config_path": config, "runtime": runtime}, runtime=runtime, as_json=as_json)
 
 
@@ -119,7 +129,10 @@ def run(
     reason: Annotated[str, typer.Option(help="why it runs; kept in the ledger")] = "by hand",
     as_json: AsJson = False,
 ) -> None:
-    """Retrain: validate, train privately, account, assess, record, and promote or block."""
+    """Retrain, and promote or block.
+
+    Validates, trains privately, accounts, assesses, records; exit code 0 promoted, 40 blocked, 41 insufficient.
+    """
     parameters = {"config_path": config, "runtime": runtime, "reason": reason}
     raise typer.Exit(_run_flow("retrain", parameters, runtime=runtime, as_json=as_json))
 
@@ -223,11 +236,13 @@ def main() -> None:
         sys.exit(130)
     except DiscreetError as error:
         _fail(type(error).__name__, str(error), error.exit_code, as_json=as_json)
+    except TyperException as error:
+        text = error.format_message()
+        if text.startswith("Usage:"):  # a command without arguments: the help says it all
+            err.print(text, markup=False)
+            sys.exit(UsageError.exit_code)
+        _fail("UsageError", text, UsageError.exit_code, as_json=as_json)
     except Exception as error:
-        import click
-
-        if isinstance(error, click.ClickException):
-            _fail("UsageError", error.format_message(), 2, as_json=as_json)
         _fail(
             "InternalError",
             f"a fault of ours: {type(error).__name__}; its text is withheld, since it may hold a record's values",
