@@ -61,6 +61,7 @@ def init(
     dictionary: Annotated[
         str | None, typer.Option(help="data dictionary, CSV: column, kind, min, max, values, meaning")
     ] = None,
+    member: Annotated[str | None, typer.Option(help="name of the file inside a zip archive")] = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", help="file to write; the screen when left out")
     ] = None,
@@ -71,12 +72,13 @@ def init(
     """
     from tasks.data.dictionary import draft_configuration, header_of, read_dictionary
 
-    header, delimiter = header_of(data)
+    header, delimiter = header_of(data, member=member)
     text = draft_configuration(
         header=header,
         dictionary_rows=None if dictionary is None else read_dictionary(dictionary),
         data_path=data,
         delimiter=delimiter,
+        member=member,
         dictionary_name=dictionary or "data dictionary",
     )
     if output is None:
@@ -226,9 +228,8 @@ def main() -> None:
     os.umask(0o077)  # what a run writes about people is its owner's to read
     as_json = "--json" in sys.argv
     try:
-        app(standalone_mode=False)
-    except typer.Exit as leave:
-        sys.exit(leave.exit_code)
+        code = app(standalone_mode=False)  # of a typer.Exit; None from a command that simply ended
+        sys.exit(code if isinstance(code, int) else 0)
     except typer.Abort:
         sys.exit(130)
     except KeyboardInterrupt:

@@ -21,9 +21,12 @@ def quiet() -> None:
 
 
 def embedded(home: Path) -> None:
-    """Without a Prefect server of one's own, keep Prefect's files in the home, and its log to what is wrong."""
-    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "WARNING")
+    """Without a Prefect server of one's own, keep Prefect's files in the home, and its log out of the terminal.
+
+    The command line itself says what went wrong; Prefect would say it first, with a traceback.
+    """
     if "PREFECT_API_URL" not in os.environ:
+        os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
         folder = home / "prefect"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.environ.setdefault("PREFECT_HOME", str(folder))

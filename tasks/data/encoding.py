@@ -12,6 +12,9 @@ A *specification* is plain JSON made from the configuration by `build`. Its colu
     category    one column a value of the code book but the reference, `<name>=__other__`,
                 `<name>=__missing__`
     icd9        as category, the code book being the chapters below and the reference `circulatory`
+    crosses     last, for every feature with `crossed_with`: the products of its columns with those of each
+                feature named there (a number's value; a category's codes but for reference, other and
+                missing), so that a linear network can tell how two inputs act together
 
 An infinite value is clipped as any other; NaN is missing. No cell makes `encode` raise.
 Cells are compared as text; typed cells first become text by `canonical_text`.
@@ -121,7 +124,7 @@ def build(features: Mapping[str, Mapping[str, Any]], *, missing: Sequence[str] =
 
     Args:
         features: name → `{kind: number, min, max, scale, fill, knots}`, `{kind: category, values,
-            reference}` or `{kind: icd9}`.
+            reference}` or `{kind: icd9}`; each may have `crossed_with`, a list of other features.
         missing: texts that stand for a missing cell, so that raw records can be scored too.
     """
     columns: list[dict[str, Any]] = []
@@ -146,6 +149,9 @@ def build(features: Mapping[str, Mapping[str, Any]], *, missing: Sequence[str] =
             columns.append({"name": name, "kind": kind, "values": list(ICD9_VALUES), "reference": ICD9_REFERENCE})
         else:
             raise ValueError(f"feature {name}: kind must be number, category or icd9")
+        if partners := [str(partner) for partner in feature.get("crossed_with", ())]:
+            columns[-1]["crossed_with"] = partners
+    _check_crosses(columns)
     return {
         "format": FORMAT,
         "missing": [str(text) for text in missing],
@@ -157,25 +163,26 @@ def build(features: Mapping[str, Mapping[str, Any]], *, missing: Sequence[str] =
 
 def feature_names(spec: Mapping[str, Any]) -> list[str]:
     """Names of the encoded columns, in order."""
-    return [name for feature in spec["features"] for name in _names(feature)]
+    names = [name for feature in spec["features"] for name in _names(feature)]
+    return names + [f"{names[left]}*{names[right]}" for left, right, _ in _crosses(spec)]
 
 
 def numeric_columns(spec: Mapping[str, Any]) -> list[int]:
-    """Positions of the encoded columns that hold numbers (the others are 0 or 1)."""
+    """Positions of the encoded columns that hold numbers, crosses with a number included (the others are 0 or 1)."""
     positions, at = [], 0
     for feature in spec["features"]:
         if feature["kind"] == "number":
             positions.append(at)
         at += len(_names(feature))
-    return positions
+    return positions + [at + place for place, (_, _, number) in enumerate(_crosses(spec)) if number]
 
 
 def norm_bound(spec: Mapping[str, Any]) -> float:
     """Public L2 bound R of `[x, x² of the number columns]` for any one row, before moments are applied.
 
     A number adds at most 1² + 1² when present, and fill² + fill⁴ + 1 when missing (the indicator), plus 1
-    for each knot that the value, or the fill, can reach; a category, one column of ones at most. It depends
-    on the specification alone, so a Gaussian release of the sums may be scaled to it.
+    for each knot that the value, or the fill, can reach; a category, one column of ones at most; a cross of two
+    features, one column at most, and its square where a number is in it. It depends on the specification alone, so a Gaussian release of the sums may be scaled to it.
     """
     total = 0.0
     for feature in spec["features"]:
@@ -186,6 +193,10 @@ def norm_bound(spec: Mapping[str, Any]) -> float:
             total += max(2.0 + len(knots), 1.0 + fill**2 + fill**4 + reached)
         else:
             total += 1.0
+    kinds = {feature["name"]: feature["kind"] for feature in spec["features"]}
+    for feature in spec["features"]:
+        for partner in feature.get("crossed_with", ()):
+            total += 2.0 if "number" in (feature["kind"], kinds[partner]) else 1.0
     return math.sqrt(total)
 
 
@@ -230,6 +241,8 @@ def encode(frame: pd.DataFrame, spec: Mapping[str, Any]) -> np.ndarray:
             there = position >= 0
             matrix[rows[there], at + position[there]] = 1.0
         at += len(_names(feature))
+    for place, (left, right, _) in enumerate(_crosses(spec), start=at):
+        np.multiply(matrix[:, left], matrix[:, right], out=matrix[:, place])
     if spec["mean"] is not None:
         matrix -= np.asarray(spec["mean"], dtype=np.float32)
         matrix /= np.asarray(spec["std"], dtype=np.float32)
@@ -266,6 +279,39 @@ def _names(feature: Mapping[str, Any]) -> list[str]:
         return [name, f"{name}:missing", *(f"{name}>={knot:.12g}" for knot in feature.get("knots", ()))]
     values = [value for value in feature["values"] if value != feature["reference"]]
     return [f"{name}={value}" for value in (*values, OTHER, MISSING)]
+
+
+def _check_crosses(features: Sequence[Mapping[str, Any]]) -> None:
+    known, seen = {feature["name"] for feature in features}, set[frozenset[str]]()
+    for feature in features:
+        for partner in feature.get("crossed_with", ()):
+            pair = frozenset((feature["name"], partner))
+            if partner not in known or len(pair) == 1 or pair in seen:
+                raise ValueError(
+                    f"feature {feature['name']}: crossed_with must name other features, each pair once; not {partner}"
+                )
+            seen.add(pair)
+
+
+def _crosses(spec: Mapping[str, Any]) -> list[tuple[int, int, bool]]:
+    """The crosses in order: positions of both columns, and whether a number is among them."""
+    own: dict[str, range] = {}
+    numbers, at = set[str](), 0
+    for feature in spec["features"]:
+        width = len(_names(feature))
+        if feature["kind"] == "number":
+            numbers.add(feature["name"])
+            own[feature["name"]] = range(at, at + 1)
+        else:
+            own[feature["name"]] = range(at, at + width - 2)
+        at += width
+    return [
+        (left, right, feature["name"] in numbers or partner in numbers)
+        for feature in spec["features"]
+        for partner in feature.get("crossed_with", ())
+        for left in own[feature["name"]]
+        for right in own[partner]
+    ]
 
 
 def _knots(name: str, knots: Sequence[Any], low: float, high: float) -> list[float]:

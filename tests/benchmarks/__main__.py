@@ -21,12 +21,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--batches", nargs="+", type=_positive, default=list(speed.BATCHES), help="expected batches of the steps"
     )
+    parser.add_argument(
+        "--clock",
+        choices=list(speed.CLOCKS),
+        default="wall",
+        help="of the steps: wall, or processor time on one thread",
+    )
     chosen = parser.parse_args(arguments)
     path = Path(load_runtime("local").home).expanduser() / "bench.json"
     started = time.monotonic()
     for part in (part for part in PARTS if part in chosen.only):
         if part == "steps":
-            values, about = speed.measure(rounds=chosen.rounds, batches=chosen.batches)
+            values, about = speed.measure(
+                speed.Effort(rounds=chosen.rounds, clock=chosen.clock), batches=chosen.batches
+            )
         elif part == "memory":
             values, about = memory.measure()
         else:

@@ -4,7 +4,8 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -54,6 +55,28 @@ def conditions(**more: Any) -> dict[str, Any]:
 def load() -> list[float]:
     """The load average over 1, 5 and 15 minutes."""
     return [round(value, 2) for value in os.getloadavg()]
+
+
+def available() -> float:
+    """Free memory in bytes; unlimited where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return float("inf")
+    return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Let torch use so many threads meanwhile; as many as it likes with None."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def table(title: str, header: list[str], rows: list[list[str]]) -> None:

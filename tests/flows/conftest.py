@@ -9,6 +9,7 @@ import pytest
 from flows.environment import quiet
 
 quiet()
+os.environ["PREFECT_LOGGING_LEVEL"] = "CRITICAL"
 for _name in [name for name in os.environ if name.startswith("DISCREET_")]:
     del os.environ[_name]
 
