@@ -140,7 +140,16 @@ class Label(Section):
         return value
 
 
-class NumberFeature(Section):
+class CrossedFeature(Section):
+    """What every feature may have: products with other features, by public choice."""
+
+    crossed_with: Annotated[tuple[Name, ...], AfterValidator(_distinct)] = Field(
+        default=(),
+        description="other features whose columns are multiplied with this one's, so that a linear network sees both together",
+    )
+
+
+class NumberFeature(CrossedFeature):
     """A number with public bounds; a value outside is clipped, a missing one becomes `fill` and an indicator."""
 
     kind: Literal["number"]
@@ -184,7 +193,7 @@ class NumberFeature(Section):
         return value
 
 
-class CategoryFeature(Section):
+class CategoryFeature(CrossedFeature):
     """A category with a public code book; a value outside it becomes `__other__`, a missing one `__missing__`."""
 
     kind: Literal["category"]
@@ -206,7 +215,7 @@ class CategoryFeature(Section):
         return value
 
 
-class Icd9Feature(Section):
+class Icd9Feature(CrossedFeature):
     """An ICD-9-CM diagnosis code, reduced to its chapter by a public table."""
 
     kind: Literal["icd9"]
@@ -288,6 +297,15 @@ class Data(Section):
         for name in value:
             if name in taken:
                 raise ValueError(f"must not hold `{name}`: it is {taken[name]}")
+        pairs = set[frozenset[str]]()
+        for name, feature in value.items():
+            for partner in feature.crossed_with:
+                pair = frozenset((name, partner))
+                if partner not in value or partner == name:
+                    raise ValueError(f"{name}.crossed_with names `{partner}`, which is no other feature")
+                if pair in pairs:
+                    raise ValueError(f"{name}.crossed_with names `{partner}`, which is crossed with it already")
+                pairs.add(pair)
         return value
 
     @field_validator("checks")

@@ -110,7 +110,7 @@ def draft_configuration(
             "the person, such as a patient number; delete the line if there is none",
             "two lists of values",
         )
-        features = [_asked(name) for name in header]
+        features = [_HOW_TO_ANSWER, *(_asked(name) for name in header)]
     else:
         _check(header, dictionary_rows, dictionary_name)
         rows = {row["column"]: row for row in dictionary_rows}
@@ -220,11 +220,7 @@ def _feature(name: str, row: Mapping[str, str] | None) -> list[str]:
 
 
 def _asked(name: str) -> str:
-    return _line(
-        f"    {_quoted(name)}: {{kind: number, min: {_ASK}, max: {_ASK}}}",
-        f"smallest and largest value that can occur, {_BOUNDS}; or {{kind: category, values: [...]}}, "
-        "or {{kind: icd9}}, or delete the line",
-    )
+    return f"    {_quoted(name)}: {{kind: number, min: {_ASK}, max: {_ASK}}}"
 
 
 def _bound(text: str) -> str:
@@ -246,6 +242,10 @@ def _flow(mapping: Mapping[str, Any]) -> str:
     return "{" + ", ".join(f"{key}: {_quoted(str(value))}" for key, value in mapping.items()) + "}"
 
 
+_HOW_TO_ANSWER = f"""\
+    # For each: the smallest and largest value that can occur, {_BOUNDS};
+    # or {{kind: category, values: [...]}}, or {{kind: icd9}}; or delete the line.
+    # Delete at least the outcome, the person and what names a row."""
 _NO_PERSON = "  # person: no column identifies a person, so epsilon can be stated for one row only"
 _TEMPLATE = """\
 # A first draft. No record was read: only the names of the columns, and the data dictionary if there was one.

@@ -182,7 +182,8 @@ def norm_bound(spec: Mapping[str, Any]) -> float:
 
     A number adds at most 1² + 1² when present, and fill² + fill⁴ + 1 when missing (the indicator), plus 1
     for each knot that the value, or the fill, can reach; a category, one column of ones at most; a cross of two
-    features, one column at most, and its square where a number is in it. It depends on the specification alone, so a Gaussian release of the sums may be scaled to it.
+    features, one column of ones or values below 1 at most, and its square where a number is in it. It depends on
+    the specification alone, so a Gaussian release of the sums may be scaled to it.
     """
     total = 0.0
     for feature in spec["features"]:

@@ -1,8 +1,8 @@
 """How long a private step takes, as a ratio to a non-private one; and that it does not depend on n.
 
-Wall time with torch's default threads; or, for a machine with other work on it, where threads wait for each other
-and wall time says little, the processor time of one thread (`--clock cpu`). Engines take turns, round by round, in one process; a ratio is formed
-within a round, and its median over the rounds is the figure. So a machine that other work slows down for a while
+Wall time with torch's default threads. On a machine with other work on it threads wait for each other and wall time
+says little: `--clock cpu` takes the processor time of one thread instead. Engines take turns, round by round, in one
+process; a ratio is formed within a round, and its median over the rounds is the figure, so that a while of other work
 slows all engines alike.
 """
 
