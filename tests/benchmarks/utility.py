@@ -51,7 +51,7 @@ LIMITS = {  # the project's *must* lines: smallest mean difference of the privat
 
 # The row variant: about 74,400 training rows, of which at most ten of one person; a row's gradient is not a mean
 # over the person's rows, hence the larger norm.
-ROW: dict[str, Any] = {"unit": "row", "units": 74_000, "max_rows_per_person": 10, "norm": 10.0}
+ROW: dict[str, Any] = {"unit": "row", "units": 74_000, "max_rows_per_person": 10, "norm": 12.0}
 
 # The ceiling's columns beside the recipe's own, and its settings, the best of three on key 0.
 MORE_COLUMNS = (
