@@ -11,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import sqlalchemy as sa
+
 from configs.errors import DataError
 from tasks.data.sources import read_records
 
@@ -80,7 +81,7 @@ def test_a_query_on_postgresql_gives_the_text_of_its_typed_columns(server: str) 
         )
         connection.execute(
             sa.text(
-                "insert into stays values ('p1', 80, 71.50, true, '2026-01-02'), ('p2', null, 64.0, false, '2026-02-03')"
+                "insert into stays values ('p1', 80, 71.5, true, '2026-01-02'), ('p2', null, 64.0, false, '2026-02-03')"
             )
         )
     engine.dispose()
