@@ -83,14 +83,22 @@ def measure() -> tuple[dict[str, float], dict[str, Any]]:
         with _server(folder / "server") as url:
             database = folder / "server" / "prefect.db"
             timings["warm"] = _timed(config, folder / "warm", database, {"PREFECT_API_URL": url})
+        imports, leaving = _without_a_run(folder / "alone")
     table(
         "Orchestration, one run each, seconds. The steps' own imports (MLflow, Great Expectations) count as steps",
         ["", "wall", "steps", "orchestration", "process to flow", "between steps", "flow to exit"],
         [[name, *_cells(timing)] for name, timing in timings.items()],
     )
+    print(
+        f"  Of that, a process that only imports the flow (Prefect, torch) takes {imports:.1f} s until it has, "
+        f"and {leaving:.1f} s to end"
+    )
     parts = {name: {"wall": timing.wall, "steps": timing.steps} | _parts(timing) for name, timing in timings.items()}
     values = {f"orchestration_seconds/{name}": timing.orchestration for name, timing in timings.items()}
-    return values, about | {"load_after": load(), "parts": parts}
+    return values, about | {
+        "load_after": load(),
+        "parts": parts | {"imports_alone": {"before": round(imports, 2), "after": round(leaving, 2)}},
+    }
 
 
 def shrunk(path: Path) -> Path:
@@ -140,6 +148,16 @@ def _timed(config: Path, home: Path, database: Path, more: dict[str, str]) -> Ti
         raise RuntimeError(f"the run ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-2000:]}")
     steps = sum(json.loads(done.stdout)["seconds"].values())
     return timing_of(started=started, ended=ended, steps=steps, flow=_flow(database))
+
+
+def _without_a_run(home: Path) -> tuple[float, float]:
+    """Seconds that Python needs to import the flow, and to end after that."""
+    command = [sys.executable, "-c", "import flows.retraining, time; print(time.time())"]
+    environment = _environment(home, {**QUIET, "PREFECT_HOME": str(home)})
+    started = time.time()
+    done = subprocess.run(command, cwd=_ROOT, env=environment, capture_output=True, text=True, check=True)
+    imported = float(done.stdout.split()[-1])
+    return imported - started, time.time() - imported
 
 
 def _environment(home: Path, more: dict[str, str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from typing import Any
 import mlflow
 import numpy as np
 import pytest
+from prefect.settings import PREFECT_API_URL
 
 from configs.errors import BudgetError, ConfigurationError, DataError, InternalError
 from tasks.data import simulate
@@ -240,7 +241,8 @@ def test_a_run_killed_in_training_stays_charged_and_its_records_are_swept(
     home: Path, small: Small, tmp_path: Path
 ) -> None:
     path = small()
-    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    server = str(PREFECT_API_URL.value())  # a server of its own would outlive it, and hold its pipes
+    environment = dict(os.environ, PYTHONPATH=str(ROOT), PREFECT_API_URL=server)
     killed = subprocess.run([sys.executable, "-c", KILL, str(path)], env=environment, cwd=ROOT, capture_output=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()[-2000:]
     assert list((home / "work").glob("*/records.parquet")), "the records lie there until the next start"
