@@ -13,7 +13,6 @@ from typing import TypeVar
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
-from flows.summary import markdown
 from tasks.assess import assess
 from tasks.handover import Outcome, Run
 from tasks.ingest import ingest
@@ -21,6 +20,7 @@ from tasks.opening import opened
 from tasks.policy import sealed
 from tasks.promote import promote
 from tasks.record import record
+from tasks.summary import markdown
 from tasks.train import train
 from tasks.validate import validate
 

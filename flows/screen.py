@@ -20,10 +20,10 @@ from rich.table import Table
 from rich.text import Text
 
 from configs.schema import Config
-from flows.summary import MARKS, title
 from tasks import progress as reports
 from tasks.handover import Outcome
 from tasks.privacy.ledger_state import PopulationState
+from tasks.summary import MARKS, title
 
 if TYPE_CHECKING:
     from tasks.forecast import Forecast

@@ -10,6 +10,7 @@ from tasks.progress import report
 from tasks.registry import aliases
 from tasks.registry.evidence import Decision, Evidence, Interval, Missing
 from tasks.registry.gate import judge
+from tasks.summary import markdown
 
 
 @step
@@ -25,7 +26,13 @@ def promote(run: Run, validation: Validation, trained: Trained, assessed: Assess
     )
     if decision != judged:  # another run promoted its model meanwhile
         _enter(run, recorded, decision)
+    outcome = _outcome(run, trained, recorded, decision)
+    aliases.describe(store=store_of(run), name=outcome.model, version=recorded.model_version, text=markdown(outcome))
     report(step="promote", note=decision.verdict)
+    return outcome
+
+
+def _outcome(run: Run, trained: Trained, recorded: Recorded, decision: Decision) -> Outcome:
     return Outcome(
         model=run.config.model,
         verdict=decision.verdict,

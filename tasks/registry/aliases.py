@@ -110,6 +110,15 @@ def settle(*, store: Store, name: str, version: str, decision: Decision, compare
     return decision
 
 
+def describe(*, store: Store, name: str, version: str, text: str) -> None:
+    """Show a page of Markdown as the description of a version and of its run: what a reviewer reads first."""
+    service = client(store)
+    service.update_model_version(name, version, description=text)
+    run_id = service.get_model_version(name, version).run_id
+    if run_id:
+        service.set_tag(run_id, "mlflow.note.content", text)
+
+
 def champion_scores(*, store: Store, holder: Champion, split: str, records: "pd.DataFrame") -> "np.ndarray | Missing":
     """Score records with the champion, if the comparison would be a fair one.
 

@@ -82,6 +82,8 @@ def measure(
     with threads(1 if effort.clock == "cpu" else None):
         about = conditions(rounds=effort.rounds, clock=effort.clock, batches=list(batches), rows=rows)
         print(f"\nsteps: {effort.clock} time, torch uses {about['threads']} threads, load {about['load_before']}")
+        if effort.clock == "wall" and about["load_before"][0] > about["cpus"] / 2:
+            print("  other work keeps this machine busy: wall times and their ratios say little (see --clock cpu)")
         records = synthetic(rows)
         values: dict[str, float] = {}
         for batch in batches:

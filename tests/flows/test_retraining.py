@@ -130,6 +130,11 @@ def test_a_blocked_version_carries_its_reasons_and_never_becomes_champion(home: 
     tags = client.get_model_version("readmission", "1").tags
     assert tags["discreet.verdict"] == "blocked"
     assert "0.99" in tags["discreet.reasons"]
+    page = client.get_model_version("readmission", "1").description
+    assert "Blocked" in page
+    assert "0.99" in page
+    assert "simulated" in page
+    assert client.get_run(outcome.run_id).data.tags["mlflow.note.content"] == page
     assert balance(home).runs["committed"] == 1, "a failed gate refunds nothing"
 
 
@@ -144,7 +149,7 @@ def test_the_run_that_would_overspend_is_refused_before_it_starts(home: Path, sm
 
 
 def test_failed_validation_stops_the_run_before_anything_is_spent(home: Path, small: Small) -> None:
-    with pytest.raises(DataError, match=r"label_rate|share of positive") as caught:
+    with pytest.raises(DataError, match="positive labels are 45 % to 50 %") as caught:
         retrain(small({"label_rate: {min: 0.05, max: 0.50}": "label_rate: {min: 0.45, max: 0.50}"}))
     assert "nothing was spent" in str(caught.value)
     assert not (home / "ledger.db").exists()

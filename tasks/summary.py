@@ -1,4 +1,4 @@
-"""A run in one page of Markdown, for Prefect's artifact. Holds no value of a record."""
+"""A run in one page of Markdown, for Prefect's artifact and MLflow's descriptions. Holds no value of a record."""
 
 from tasks.handover import Outcome
 
