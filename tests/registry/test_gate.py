@@ -141,6 +141,48 @@ def test_limits_include_themselves_and_nothing_beyond(change, verdict):
     assert decide(**change).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"run_epsilon": 0.4, "run_epsilon_limit": 0.5},
+        {"ledger_epsilon_used": 1e-6, "ledger_epsilon_cap": 0.01},
+        {"executed_steps": 1, "planned_steps": 1, "claimed_steps": 1},
+    ],
+)
+def test_a_small_budget_and_a_single_step_are_enough(change):
+    assert decide(**change).verdict == "promoted"
+
+
+@pytest.mark.parametrize("limit", [0.0, -0.5, math.inf, math.nan])
+def test_a_budget_without_a_finite_limit_above_0_is_named_as_such(limit):
+    found = reason(decide(run_epsilon_limit=limit), "run_epsilon")
+    assert (found.outcome, found.limit, found.number) == ("blocked", None, 2.9997)
+    assert "no finite limit" in found.words
+
+
+@pytest.mark.parametrize(
+    ("change", "gate", "words"),
+    [
+        ({}, "min_auc", "its lower bound 0.64 reaches the limit of 0.6"),
+        ({}, "max_auc_drop", "its upper bound 0.008 is within the limit of 0.02"),
+        ({"ledger_epsilon_used": 5.912345}, "ledger_epsilon", "is 5.912, within its limit of 8"),
+        ({"auc": Interval(estimate=0.5, lower=0.4, upper=0.59)}, "min_auc", "its upper bound 0.59 misses the"),
+        (
+            {"auc_drop": Interval(estimate=0.05, lower=0.03, upper=0.08)},
+            "max_auc_drop",
+            "its lower bound 0.03 exceeds the limit of 0.02",
+        ),
+    ],
+)
+def test_the_words_name_the_bound_that_decided(change, gate, words):
+    assert words in reason(decide(**change), gate).words
+
+
+@pytest.mark.parametrize("policy", [{"min_auc": 0.5}, {"min_auc": 0.999}, {"max_auc_drop": 0}, {"max_auc_drop": 0.5}])
+def test_the_bounds_of_a_limit_are_limits_themselves(policy):
+    assert check_policy(policy) == policy
+
+
 def test_a_number_just_beyond_its_limit_is_not_printed_as_the_limit():
     words = reason(decide(run_epsilon=3.00000001), "run_epsilon").words
     assert "3.00000001" in words
