@@ -75,14 +75,17 @@ def load_runtime(name: str, environment: Mapping[str, str] | None = None) -> Run
 
 def _read_text(path: Path) -> str:
     try:
-        raw = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise ConfigurationError(f"{path}: is a device or a pipe, not a file")
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise ConfigurationError(f"{path}: there is no such file") from None
     except IsADirectoryError:
         raise ConfigurationError(f"{path}: is a folder, not a file") from None
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read ({error.strerror})") from None
-    if raw is None:
+    if len(raw) > MAX_BYTES:
         raise ConfigurationError(f"{path}: is larger than {MAX_BYTES} bytes, which no configuration is")
     try:
         return raw.decode("utf-8-sig")

@@ -452,6 +452,15 @@ class MlpNetwork(_Network):
     hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=65_536)], ...], Field(min_length=1, max_length=16)] = Field(
         description="widths of the hidden layers"
     )
+
+    @field_validator("hidden")
+    @classmethod
+    def _fits(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        weights = sum(inputs * outputs for inputs, outputs in pairwise(value))
+        if weights > 100_000_000:
+            raise ValueError(f"gives {weights:,} weights between hidden layers; at most 100,000,000")
+        return value
+
     layer_norm: bool = Field(
         default=False, description="LayerNorm after each hidden layer (BatchNorm mixes people and is refused)"
     )

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from contextlib import suppress
+from io import TextIOWrapper
 from pathlib import Path
 from threading import Thread
 from typing import Annotated, Any
@@ -50,9 +51,9 @@ def check(config: ConfigPath, runtime: RuntimeName = "local", as_json: AsJson = 
 
     loaded, place = load(config), load_runtime(runtime)
     found = forecast(loaded.config, home=Path(place.home).expanduser())
-    if as_json:
+    if as_json and not found.refusal:
         _print_json(dataclasses.asdict(found))
-    else:
+    elif not as_json:
         screen.plan(out, config, loaded.config, found)
     if found.refusal:
         raise BudgetError(found.refusal)
@@ -114,7 +115,7 @@ def simulate(
     try:
         frame.to_csv(path, index=False) if path.suffix == ".csv" else frame.to_parquet(path, index=False)
     except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror}") from None
+        raise UsageError(f"{output} cannot be written: {error.strerror or 'is there such a folder?'}") from None
     err.print(f"wrote {rows:,} simulated discharges to {output}: nobody's records")
 
 
@@ -253,6 +254,9 @@ def program() -> None:
     needed: this hook, registered first and so run last, ends the process once every other has run.
     """
     code = 50
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ε must not turn a promoted run into a failed one
 
     def leave() -> None:
         sys.stdout.flush()
@@ -274,11 +278,8 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)  # of a typer.Exit; None from a command that simply ended
         sys.exit(code if isinstance(code, int) else 0)
-    except typer.Abort:
-        sys.exit(130)
-    except KeyboardInterrupt:
-        err.print("interrupted; steps that were claimed stay charged")
-        sys.exit(130)
+    except (typer.Abort, KeyboardInterrupt):
+        _fail("Interrupted", "stopped by hand; steps that were claimed stay charged", 130, as_json=as_json)
     except DiscreetError as error:
         _fail(type(error).__name__, str(error), error.exit_code, as_json=as_json)
     except TyperException as error:

@@ -50,7 +50,7 @@ def following(console: Console) -> Iterator[None]:
 
     def show(report: reports.Progress) -> None:
         if report.done is None:
-            console.print(f"[green]✓[/] [bold]{report.step:<9}[/] {report.note}", highlight=False)
+            console.print(Text.assemble(("✓ ", "green"), (f"{report.step:<9} ", "bold"), report.note))
             return
         if report.step not in lines:
             lines[report.step] = bar.add_task(report.step, note="", epsilon="", total=None)
@@ -70,23 +70,24 @@ def outcome(console: Console, result: Outcome) -> None:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
     delta = metrics["privacy/delta"]
-    facts.add_row("this run", f"ε = {metrics['privacy/run_epsilon']:.4g} at δ = {delta:g}")
+    facts.add_row("this run", f"ε = {metrics['privacy/run_epsilon']:.4g} at δ = {delta:g}, for one {result.unit}")
     used, cap = metrics["privacy/ledger_epsilon_used"], metrics["privacy/ledger_epsilon_cap"]
-    facts.add_row("population", f"ε = {used:.4g} used of {cap:g}")
+    at = f"at δ = {result.guarantee_delta:g}, for one {result.unit}, over all runs"
+    facts.add_row("population", f"ε = {used:.4g} used of {cap:g} {at}")
     if "test/auc" in metrics:
         bounds = f"95 % from {metrics['test/auc_lower']:.4f} to {metrics['test/auc_upper']:.4f}"
         facts.add_row("test AUC", f"{metrics['test/auc']:.4f}  ({bounds}; not covered by ε)")
     if result.seconds:
         facts.add_row("time", ", ".join(f"{name} {seconds:.1f} s" for name, seconds in result.seconds))
     if not result.rehearsal:
-        facts.add_row("look", f"mlflow ui --backend-store-uri {result.tracking_uri}")
+        facts.add_row("look", Text(f"mlflow ui --backend-store-uri {result.tracking_uri}"))
         facts.add_row("", f"run {result.run_id}, {result.model} version {result.model_version}")
     heading = f"{result.model} {'(rehearsal)' if result.rehearsal else 'version ' + result.model_version}"
     source = [Text("Simulated records: nobody's.", style="italic")] if result.simulated and not result.rehearsal else []
     console.print(
         Panel(
             Group(*source, Text(result.claim), Text(), reasons, Text(), facts),
-            title=f"[bold]{heading}[/]: {title(result).replace('`', '')}",
+            title=Text.assemble((heading, "bold"), ": ", title(result).replace("`", "")),
             title_align="left",
             border_style=COLOURS[result.verdict],
             padding=(1, 2),
@@ -126,7 +127,7 @@ def plan(console: Console, path: str, config: Config, found: Forecast) -> None:
     console.print(
         Panel(
             Group(lines, *warnings),
-            title=f"[bold]{config.model}[/]: {path} is right",
+            title=Text.assemble((config.model, "bold"), f": {path} is right"),
             title_align="left",
             border_style="green" if found.runs_that_fit else "red",
             padding=(1, 2),
@@ -142,7 +143,8 @@ def ledger(console: Console, states: dict[str, tuple[PopulationState, list[dict[
             table.add_column(column, overflow="fold")
         for entry in _folded(entries):
             at = entry["at"][:19].replace("T", " ")
-            table.add_row(str(entry["seq"]), at, entry["kind"].replace("_", " "), entry["actor"], _details(entry))
+            cells = (str(entry["seq"]), at, entry["kind"].replace("_", " "), entry["actor"], _details(entry))
+            table.add_row(*map(Text, cells))
         runs = ", ".join(f"{count} {kind}" for kind, count in state.runs.items() if count) or "none"
         summary = (
             f"unit: a {state.unit}, added or removed\n"
@@ -153,7 +155,7 @@ def ledger(console: Console, states: dict[str, tuple[PopulationState, list[dict[
         console.print(
             Panel(
                 Group(Text(summary), Text(), table),
-                title=f"[bold]{name}[/]",
+                title=Text(name, style="bold"),
                 title_align="left",
                 padding=(1, 2),
             )

@@ -186,6 +186,8 @@ class Outcome:
         model_version: version in the registry.
         tracking_uri: the store.
         metrics: what was logged, by name.
+        unit: what epsilon protects.
+        guarantee_delta: δ of the population's guarantee.
         simulated: whether the records are simulated.
         rehearsal: whether nothing was spent.
         seconds: (step, seconds) of the run.
@@ -201,6 +203,8 @@ class Outcome:
     model_version: str
     tracking_uri: str
     metrics: tuple[tuple[str, float], ...]
+    unit: str
+    guarantee_delta: float
     simulated: bool
     rehearsal: bool
     seconds: tuple[tuple[str, float], ...] = ()

@@ -117,13 +117,19 @@ def store_of(run: Run) -> Store:
 
 
 def parameters_of(config: Config, trained: Trained) -> dict[str, object]:
-    """The configuration as flat parameters, without where the records lie, and what the plan made of it."""
-    tree = config.model_dump(mode="json", exclude={"data": {"source", "features"}})
+    """The recipe as flat parameters, and what the plan made of it.
+
+    Of `data` only what names no column and holds no environment variable: the file itself is an artifact, with its
+    references unresolved.
+    """
+    tree = config.model_dump(mode="json", include={"privacy", "network", "training", "gates"})
     flat = dict(_flattened(tree, ""))
     return {
         **flat,
         "data.source.kind": config.data.source.kind,
         "data.features": len(config.data.features),
+        "data.holdout.audit": config.data.holdout.audit,
+        "data.holdout.population": config.data.holdout.population,
         "plan.sampling_rate": trained.sampling_rate,
         "plan.noise_multiplier": trained.noise_multiplier,
         "plan.steps": trained.planned_steps,

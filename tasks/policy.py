@@ -36,14 +36,16 @@ def sealed(body: Callable[_P, _R]) -> Callable[_P, _R]:
             return body(*args, **kwargs)
         except DiscreetError as error:
             failure: DiscreetError = type(error)(str(error))
-        except Exception as error:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) or type(error).__module__.startswith("prefect."):
+                raise  # a signal, not a fault
             failure = InternalError(f"{body.__name__} failed: {type(error).__name__} at {_place(error)}")
         raise failure
 
     return wrapper
 
 
-def _place(error: Exception) -> str:
+def _place(error: BaseException) -> str:
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         path = Path(frame.filename)
         if path.is_relative_to(_ROOT) and path.relative_to(_ROOT).parts[0] in {"flows", "tasks", "configs"}:

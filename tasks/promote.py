@@ -44,6 +44,8 @@ def _outcome(run: Run, trained: Trained, recorded: Recorded, decision: Decision)
         model_version=recorded.model_version,
         tracking_uri=recorded.tracking_uri,
         metrics=recorded.metrics,
+        unit=run.config.privacy.unit,
+        guarantee_delta=run.config.privacy.guarantee.delta,
         simulated=run.config.data.source.kind == "simulated",
         rehearsal=run.rehearsal,
     )

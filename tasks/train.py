@@ -121,6 +121,7 @@ def _centred(
 def _budget(run: Run, plan: DpSgdPlan, ledger: Ledger) -> Iterator[Reservation]:
     """Reserve the worst case; whatever goes wrong inside, what was claimed is charged."""
     privacy = run.config.privacy
+    ledger.ensure_sound()
     ledger.create_population(
         name=privacy.population,
         unit=privacy.unit,

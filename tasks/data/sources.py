@@ -47,7 +47,16 @@ def read_records(*, source: Mapping[str, Any], columns: Sequence[str], missing: 
         DataError: the records cannot be read; names the source, the place and the mend, never a cell.
         ConfigurationError: the source's kind is unknown.
     """
-    wanted = list(dict.fromkeys(columns))
+    try:
+        return _read(source, list(dict.fromkeys(columns)), missing)
+    except MemoryError:
+        raise DataError(
+            f"{_place(source)}: the records do not fit into this machine's memory; read fewer columns or rows, "
+            "or look whether the file is what it should be"
+        ) from None
+
+
+def _read(source: Mapping[str, Any], wanted: list[str], missing: Sequence[str]) -> pd.DataFrame:
     kind = source["kind"]
     if kind == "csv":
         frame = read_csv(
@@ -146,14 +155,14 @@ def _call(function: str, arguments: Mapping[str, Any]) -> pd.DataFrame:
         raise ConfigurationError(f"data.source.function = {function!r} must read module:function")
     try:
         reader = getattr(importlib.import_module(module), attribute)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise DataError(
             f"data.source.function = {function!r} cannot be imported ({type(error).__name__}); "
             "is its module installed, or its folder on PYTHONPATH?"
         ) from None
     try:
         frame = reader(**arguments)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise DataError(
             f"{function} failed with {type(error).__name__}; its text is withheld, for it may quote a "
             "record. Call the function by itself to see it"

@@ -26,12 +26,15 @@ def read_sql(*, url: str, query: str, columns: Sequence[str]) -> pd.DataFrame:
     """
     try:
         address = sa.engine.make_url(url)
+        if "@" in (address.host or ""):  # a password with an @ in it, which would be read as the host
+            raise ValueError
         place = "/".join(part for part in (address.drivername, address.host, address.database) if part)
         engine = sa.create_engine(address, hide_parameters=True, poolclass=sa.pool.NullPool)
     except Exception as error:
         raise DataError(
             f"data.source.url is no usable SQLAlchemy URL ({type(error).__name__}); it reads "
-            "dialect+driver://user:password@host/database, and the driver must be installed"
+            "dialect+driver://user:password@host/database (an @ in the password is written %40), and the driver "
+            "must be installed"
         ) from None
     try:
         with engine.connect().execution_options(stream_results=True) as connection:

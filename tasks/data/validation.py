@@ -171,7 +171,7 @@ def _outcome(check: suite.Check, found: Any) -> CheckResult:
     words: str | None = None
     if count is not None and total:
         total -= 0 if check.name == "missing" else found.result.get("missing_count") or 0
-        words = f"fewer than {SMALL}" if count < SMALL else f"about {_two_digits(int(count)):,}"
+        words = f"fewer than {SMALL}" if count < SMALL else f"about {_coarse(int(count)):,}"
         share = None if count < SMALL else round(count / total, 2)
     return CheckResult(
         name=check.name,
@@ -183,8 +183,9 @@ def _outcome(check: suite.Check, found: Any) -> CheckResult:
     )
 
 
-def _two_digits(count: int) -> int:
-    return int(float(f"{count:.1e}"))
+def _coarse(count: int) -> int:
+    """To two significant digits, and to tens below 100, where two digits would be exact."""
+    return max(10, round(count, -1)) if count < 100 else int(float(f"{count:.1e}"))
 
 
 @contextmanager

@@ -13,7 +13,8 @@ Payloads hold parameters, counts and digests, never a value of a record or a per
 import json
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -59,6 +60,26 @@ class Ledger:
         """
         return cls(db.open_engine(Path(path)), clock)
 
+    @contextmanager
+    def _writing(self) -> Generator[sa.Connection]:
+        """A transaction that ends with the anchor naming its last entry; claims do without, for speed."""
+        with db.writing(self._engine) as connection:
+            yield connection
+        db.drop_anchor(self._engine, self.head())
+
+    def ensure_sound(self) -> None:
+        """Replay the ledger, and refuse to go on from one that does not say what its entries say.
+
+        Raises:
+            BudgetError: it was changed behind our back; nothing may be spent on its word.
+        """
+        faults = self.verify().faults
+        if faults:
+            raise BudgetError(
+                "the ledger does not hold what its entries say, so nothing may be spent on its word; restore it from "
+                "its backup" + "".join(f"\n  - {fault}" for fault in faults[:5])
+            )
+
     def close(self) -> None:
         """Let go of the file."""
         self._engine.dispose()
@@ -102,7 +123,7 @@ class Ledger:
         if unit not in UNITS_OF_PRIVACY:
             raise ConfigurationError(f"privacy.unit = {unit!r} must be one of {', '.join(UNITS_OF_PRIVACY)}")
         rule = PrivacyFilter.planned(epsilon=epsilon, delta=delta, planned_runs=planned_runs, run=planned)
-        with db.writing(self._engine) as connection:
+        with self._writing() as connection:
             state = read_population(connection, name)
             if state is None:
                 said = {
@@ -166,7 +187,7 @@ class Ledger:
         with db.reading(self._engine) as connection:
             orders = rows.known_population(connection, population).orders  # they never change
         charge = rdp_units(mechanisms, orders)
-        with db.writing(self._engine) as connection:
+        with self._writing() as connection:
             now = self._clock()
             rows.settle_expired(connection, population=population, actor=actor, now=now)
             former = rows.reserved_before(connection, key=idempotency_key, population=population, mechanisms=records)
@@ -236,7 +257,7 @@ class Ledger:
         """
         if type(executed) is not int or executed < 0:
             raise BudgetError(f"executed = {executed!r} must be an integer ≥ 0")
-        with db.writing(self._engine) as connection:
+        with self._writing() as connection:
             row = rows.reservation_row(connection, reservation_id)
             if (row.state, row.token, row.executed) == ("committed", token, executed):
                 return rows.known_population(connection, row.population)
@@ -261,7 +282,7 @@ class Ledger:
             BudgetError: fenced, closed already, or not recorded.
         """
         _checked_text("reason", reason)
-        with db.writing(self._engine) as connection:
+        with self._writing() as connection:
             row = rows.active_row(connection, reservation_id, token)
             state = "charged" if row.claimed else "released"
             said = {"reservation": reservation_id, "state": state, "claims": row.claimed, "reason": reason}
@@ -290,7 +311,7 @@ class Ledger:
             raise ConfigurationError(f"the payload of {kind} must be plain JSON with finite numbers") from error
         if size > _PAYLOAD_LIMIT:
             raise ConfigurationError(f"the payload of {kind} has {size} characters, at most {_PAYLOAD_LIMIT}")
-        with db.writing(self._engine) as connection:
+        with self._writing() as connection:
             rows.known_population(connection, population)
             return self._append(connection, population, kind, payload, actor)
 

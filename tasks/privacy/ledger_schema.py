@@ -8,6 +8,8 @@ Everything SQLite-specific is in this file; another database needs its own `_pre
 import hashlib
 import json
 import os
+import sqlite3
+import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -124,6 +126,51 @@ def open_engine(path: Path) -> sa.Engine:
     return engine
 
 
+def anchor_of(path: Path) -> Path:
+    """The file beside the ledger that names an entry which the ledger must hold."""
+    return path.with_suffix(".head")
+
+
+def drop_anchor(engine: sa.Engine, head: str) -> None:
+    """Name the ledger's last entry outside of it, and bring its write-ahead log into its file.
+
+    An older copy of the ledger, or an empty one, then shows; and a copy of the one file is a whole backup.
+    """
+    anchor = anchor_of(Path(str(engine.url.database)))
+    try:
+        handle, temporary = tempfile.mkstemp(dir=anchor.parent, prefix=".head-")  # mode 0600
+        with os.fdopen(handle, "w") as file:
+            file.write(head)
+        Path(temporary).replace(anchor)
+        raw = engine.raw_connection()
+        try:
+            raw.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
+        finally:
+            raw.close()
+    except (OSError, SQLAlchemyError, sqlite3.Error) as error:
+        raise BudgetError(
+            f"{anchor} could not be written ({type(error).__name__}); what the ledger holds is not lost"
+        ) from error
+
+
+def check_anchor(connection: sa.Connection, path: Path) -> None:
+    """Refuse a ledger that lacks the entry which was once its last: an older copy forgets what was spent.
+
+    Raises:
+        ConfigurationError: it lacks it.
+    """
+    anchor = anchor_of(path)
+    if not anchor.is_file():
+        return
+    head = anchor.read_text().strip()
+    known = connection.execute(sa.select(entry.c.seq).where(entry.c.hash == head)).one_or_none()
+    if known is None:
+        raise ConfigurationError(
+            f"{path} is older than {anchor} says: it was emptied, rewritten, or replaced by an old copy, and would "
+            "forget what was spent. Restore the newest backup"
+        )
+
+
 @contextmanager
 def writing(engine: sa.Engine) -> Generator[sa.Connection]:
     """One transaction that holds the write lock from its first statement; it commits whole or not at all.
@@ -191,6 +238,11 @@ def _append_only(connection: sa.Connection) -> None:
 def _create_or_check(connection: sa.Connection, path: Path) -> None:
     tables = set(sa.inspect(connection).get_table_names())
     if not tables:
+        if anchor_of(path).is_file():
+            raise ConfigurationError(
+                f"{path} is missing or empty, and {anchor_of(path)} says that there was a ledger: restore it from its "
+                "backup. Never start an empty one for the same people: what was spent stays spent"
+            )
         metadata.create_all(connection)
         _append_only(connection)
         connection.execute(schema.insert().values(version=SCHEMA_VERSION))
@@ -207,3 +259,4 @@ def _create_or_check(connection: sa.Connection, path: Path) -> None:
             f"{path}: the triggers that keep the ledger append-only are missing; somebody changed the "
             "database. Restore it from its backup"
         )
+    check_anchor(connection, path)

@@ -105,7 +105,7 @@ class DpStatement:
 
     def plain(self) -> str:
         """One sentence for a privacy officer."""
-        unit = "person" if self.unit == "person" else "row of the table"
+        unit = "person" if self.unit == "person" else "row"
         people = self._people()
         return (
             f"Whether or not any one {unit} was in the training data changes what anybody can learn from the "
@@ -159,16 +159,17 @@ class DpStatement:
         return tags
 
     def _rows(self) -> str:
-        return f" with at most {self.rows_per_unit} rows" if self.unit == "person" else ""
+        if self.unit == "person":
+            return f" with at most {self.rows_per_unit} rows"
+        return f" of the training table, which holds at most {self.rows_per_unit} rows of one person"
 
     def _people(self) -> str:
         if self.unit == "person":
             return ""
         if self.person_epsilon is None:
             return " (per row, not per person: what a person with several rows gets is not known)"
-        return (
-            f" (a person with {self.rows_per_unit} rows: epsilon {_shown(self.person_epsilon)} at delta {self.delta:g})"
-        )
+        person = f"epsilon {_shown(self.person_epsilon)} at delta {self.delta:g}"
+        return f" (a person, whose rows beyond {self.rows_per_unit} are left out: {person})"
 
 
 def _shown(epsilon: float) -> str:

@@ -10,8 +10,8 @@ scored on the same audit hold-out:
 
 Differences are paired: the same rows, then the mean over splits with its standard error over splits. The split
 keys are sha256("discreet bench split <i>"), so that nobody can pick kind ones. **Key 0 was used to choose the
-recipe and the trees' settings; report others.** Inputs were chosen with label rates of the whole file in view, so that no
-key is free of that choice. The row variant differs from the shipped file by `ROW` alone.
+recipe and the trees' settings; report others.** Inputs were chosen with label rates of the whole file in view,
+so that no key is free of that choice. The row variant differs from the shipped file by `ROW` alone.
 
 The private model's noise comes from the operating system and cannot be replayed: repeats differ by about .001.
 """
@@ -54,7 +54,7 @@ LIMITS = {  # the project's *must* lines: smallest mean difference of the privat
 # over the person's rows, hence the larger norm.
 ROW: dict[str, Any] = {"unit": "row", "units": 74_000, "max_rows_per_person": 10, "norm": 12.0}
 
-# The ceiling's columns beside the recipe's own, and its settings, the best of nine on key 0 (three encodings, three settings).
+# The ceiling's columns beside the recipe's own, and its settings: on key 0 the best of nine, three encodings by three.
 MORE_COLUMNS = (
     *("race", "gender", "admission_source_id", "diag_3", "metformin", "repaglinide", "glimepiride", "glipizide"),
     *("glyburide", "pioglitazone", "rosiglitazone"),

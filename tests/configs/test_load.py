@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from configs.errors import ConfigurationError
-from configs.load import MAX_BYTES, load, load_runtime
+from configs.load import MAX_BYTES, _fault, load, load_runtime
 from configs.yaml_text import dotted
 
 SHIPPED = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
@@ -145,6 +146,13 @@ schedule: {cron: sometimes, timezone: Mars}
     ]:
         assert sentence in text, sentence
     assert re.match(r".*model\.yaml: 21 faults\n", text)
+
+
+def test_a_fault_that_no_section_of_the_schema_owns_still_has_words() -> None:
+    whole: ErrorDetails = {"type": "value_error", "loc": (), "msg": "Value error, Must be otherwise", "input": {}}
+    assert _fault(whole, {}, {}, {}) == "line 1:  must be otherwise"
+    key: ErrorDetails = {"type": "extra_forbidden", "loc": ("x",), "msg": "", "input": "1"}
+    assert _fault(key, {"x": "1"}, {}, {("x",): 7}) == "line 7: x is an unknown key; known keys: "
 
 
 @pytest.mark.parametrize(

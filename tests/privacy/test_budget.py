@@ -14,7 +14,7 @@ from scipy import stats
 
 from configs.errors import AccountingError, ConfigurationError
 from tasks.privacy.accounting import UNITS_LIMIT, UNITS_PER_RDP, rdp_epsilon, rdp_units
-from tasks.privacy.budget import PrivacyFilter, added, conversion
+from tasks.privacy.budget import _CANDIDATES, PrivacyFilter, added, conversion
 from tasks.privacy.events import Mechanism, SampledGaussian
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "values.json"
@@ -85,6 +85,11 @@ def test_the_weights_never_use_more_than_delta(runs: int, delta: float, epsilon:
     assert len(rule.orders) == 8
     assert math.fsum(rule.weights) <= 1
     assert rule.weights[0] == 0.9
+
+
+def test_the_orders_to_choose_from_are_distinct_and_dense() -> None:
+    quarters = [order / 4 for order in range(6, 45)]  # 1.5 … 11
+    assert list(_CANDIDATES) == [*quarters, *range(12, 65), 80, 96, 128, 192, 256, 512]
 
 
 amounts = st.lists(st.integers(0, 10**13), min_size=8, max_size=8)

@@ -110,8 +110,11 @@ def test_a_changed_or_removed_entry_breaks_the_chain(path: Path, statement: str)
     assert "chain is broken" in fault
 
 
-def test_entries_cut_off_at_the_end_disagree_with_the_counters(path: Path) -> None:
+def test_entries_cut_off_at_the_end_disagree_with_the_anchor_and_with_the_counters(path: Path) -> None:
     tampered(path, "DELETE FROM entry WHERE seq >= 5")
+    with pytest.raises(ConfigurationError, match="would forget what was spent"):
+        Ledger.open(path)
+    ledger_schema.anchor_of(path).unlink()
     assert any("counters differ" in fault or "differs" in fault for fault in faults(path))
 
 
@@ -148,6 +151,7 @@ def test_an_entry_that_cannot_be_replayed_is_a_fault(path: Path, monkeypatch: py
         # As if the recorded kind were one that the replay must follow, with a payload that it cannot.
         entry_hash = ledger_schema.entry_hash
         head = ledger.entries()[-2]["hash"]
+    ledger_schema.anchor_of(path).unlink()
     at = "2026-11-30T00:00:00+00:00"
     digest = entry_hash(
         prev_hash=head, seq=10, population="patients", kind="steps_claimed", payload="{}", actor="x", at=at
@@ -229,3 +233,54 @@ def test_a_ledger_with_counters_somebody_edited_still_admits_nothing_it_cannot_r
     execute(path, "UPDATE population_order SET committed_units = -1000000000000")
     with Ledger.open(path) as ledger, pytest.raises(BudgetError):
         ledger.reserve(population="patients", mechanisms=RUN, idempotency_key="d", actor="engineer", reason="test")
+
+
+@pytest.mark.parametrize("how", ["emptied", "deleted", "an old copy"])
+def test_a_ledger_that_would_forget_what_was_spent_is_refused(path: Path, tmp_path: Path, how: str) -> None:
+    old = path.read_bytes()
+    with Ledger.open(path) as ledger:
+        ledger.create_population(
+            name="third", unit="row", epsilon=6.0, delta=1e-6, planned_runs=5, planned=RUN, actor="officer"
+        )
+    for file in tmp_path.glob("ledger.db*"):
+        file.unlink()
+    if how != "deleted":
+        path.write_bytes(old if how == "an old copy" else b"")
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match=r"forget what was spent|what was spent stays spent"):
+            Ledger.open(path)
+
+
+def test_the_one_file_is_a_whole_backup_after_every_run(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "elsewhere" / "ledger.db"
+    copy.parent.mkdir()
+    with Ledger.open(path) as ledger:
+        ledger.create_population(
+            name="third", unit="row", epsilon=6.0, delta=1e-6, planned_runs=5, planned=RUN, actor="officer"
+        )
+        copy.write_bytes(path.read_bytes())  # without the write-ahead log, and while the ledger is open
+        entries = ledger.entries()
+    with Ledger.open(copy) as restored:
+        assert restored.entries() == entries
+        assert restored.verify().faults == ()
+
+
+def test_nothing_is_spent_on_the_word_of_counters_that_were_changed(path: Path) -> None:
+    with Ledger.open(path) as ledger:
+        ledger.ensure_sound()
+    tampered(path, "UPDATE population_order SET committed_units = 0")
+    with Ledger.open(path) as ledger, pytest.raises(BudgetError, match=r"(?s)does not hold .* the counters differ"):
+        ledger.ensure_sound()
+
+
+def test_an_anchor_that_cannot_be_written_is_told_and_loses_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(**_: object) -> tuple[int, str]:
+        raise OSError("no space")
+
+    with Ledger.open(path) as ledger:
+        monkeypatch.setattr(ledger_schema.tempfile, "mkstemp", full)
+        with pytest.raises(BudgetError, match="is not lost"):
+            ledger.record(population="patients", kind="alias_moved", payload={"to": "1"}, actor="officer")
+        assert ledger.entries("patients")[-1]["kind"] == "alias_moved"

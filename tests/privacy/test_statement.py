@@ -63,7 +63,7 @@ def test_a_shown_epsilon_is_rounded_up_never_down() -> None:
 
 def test_a_row_level_claim_says_what_a_person_gets() -> None:
     made = statement(unit="row", person_epsilon=11.6382, rows_per_unit=5)
-    assert "a person with 5 rows: epsilon 11.639 at delta 1e-06" in made.plain()
+    assert "a person, whose rows beyond 5 are left out: epsilon 11.639 at delta 1e-06" in made.plain()
     assert made.tags()["dp.person_epsilon"] == "11.639"
     unknown = statement(unit="row")
     assert "not per person" in unknown.plain()

@@ -20,8 +20,8 @@ import signal
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -31,7 +31,17 @@ from tests.proofs.mutators import Mutant, mutants
 
 ROOT = Path(__file__).parents[2]
 LIBRARIES = (
-    *("coverage", "cronsim", "hypothesis", "numpy", "pydantic", "pytest", "ruamel.yaml", "scipy.optimize", "sqlalchemy"),
+    *(
+        "coverage",
+        "cronsim",
+        "hypothesis",
+        "numpy",
+        "pydantic",
+        "pytest",
+        "ruamel.yaml",
+        "scipy.optimize",
+        "sqlalchemy",
+    ),
     *("scipy.stats", "dp_accounting.pld.privacy_loss_distribution", "dp_accounting.rdp.rdp_privacy_accountant"),
 )
 _PRIVACY = "tests/privacy/test_"
@@ -179,7 +189,7 @@ class Tree:
                 for stream in (1, 2):
                     os.dup2(output, stream)
                 os.chdir(self.root)
-                os.environ["PYTHONPATH"] = str(self.root)
+                os.environ |= {"PYTHONPATH": str(self.root), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
                 sys.path[:] = [str(self.root), *(path for path in sys.path if path not in {"", str(ROOT)})]
                 for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
                     del sys.modules[name]
@@ -191,10 +201,8 @@ class Tree:
         _, status, usage = os.wait4(child, 0)
         late.cancel()
         late.join()
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # whatever a test has started
-        except ProcessLookupError:
-            pass
         code = os.waitstatus_to_exitcode(status)
         return code, usage.ru_utime + usage.ru_stime, -code in (signal.SIGXCPU, signal.SIGKILL)
 
@@ -226,7 +234,7 @@ def chosen(file: str, share: float, seed: str) -> list[Mutant]:
     every = mutants(file, (ROOT / file).read_text())
     if share >= 1 or not every:
         return every
-    places = random.Random(f"{seed} {file}").sample(range(len(every)), math.ceil(share * len(every)))  # noqa: S311
+    places = random.Random(f"{seed} {file}").sample(range(len(every)), math.ceil(share * len(every)))
     return [every[place] for place in sorted(places)]
 
 

@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from tasks.registry.aliases import champion, champion_scores, load, register, settle
+from tasks.registry.aliases import champion, champion_scores, describe, load, register, settle
 from tasks.registry.gate import Decision, Missing, Reason
 from tasks.registry.tracking import client, log_run
 
@@ -60,6 +60,38 @@ def test_a_promotion_moves_the_alias_and_the_version_bears_its_reasons(store, ve
     assert tags["discreet.compared_with"] == "none"
     assert json.loads(tags["discreet.reasons"])[0]["words"] == "AUC is .66"
     assert client(store).get_run(version.run_id).data.tags["discreet.verdict"] == "promoted"
+
+
+def test_a_description_is_what_a_reader_of_the_version_and_of_its_run_sees_first(store, version):
+    number = version()
+    describe(store=store, name=version.name, version=number, text="# Promoted\n\nAUC is .66")
+    assert client(store).get_model_version(version.name, number).description == "# Promoted\n\nAUC is .66"
+    assert client(store).get_run(version.run_id).data.tags["mlflow.note.content"] == "# Promoted\n\nAUC is .66"
+
+
+def test_a_version_that_was_registered_without_a_run_bears_its_verdict_alone(store, version, tmp_path):
+    service = client(store)
+    version()
+    number = str(service.create_model_version(version.name, source=tmp_path.as_uri()).version)
+    describe(store=store, name=version.name, version=number, text="by hand")
+    settle(store=store, name=version.name, version=number, decision=PROMOTED, compared_with=None)
+    made = service.get_model_version(version.name, number)
+    assert (made.run_id or None, made.description, made.tags["discreet.verdict"]) == (None, "by hand", "promoted")
+    tags = service.get_run(version.run_id).data.tags
+    assert not {"discreet.verdict", "mlflow.note.content"} & tags.keys()
+
+
+def test_a_registry_that_cannot_answer_is_not_taken_for_one_without_a_champion(store, version, monkeypatch):
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
+    def fail(*_):
+        raise MlflowException("the database is away")
+
+    version()
+    monkeypatch.setattr(MlflowClient, "get_registered_model", fail)
+    with pytest.raises(MlflowException, match="away"):
+        champion(store=store, name=version.name)
 
 
 @pytest.mark.parametrize("decision", [BLOCKED, INSUFFICIENT], ids=lambda d: d.verdict)

@@ -280,3 +280,8 @@ def test_nothing_is_imported_before_it_is_needed():
         "assert not {'mlflow', 'torch', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_server_s_database_is_left_to_the_server(tmp_path):
+    prepare(Store(uri="http://127.0.0.1:9", artifacts="mlflow-artifacts:/", home=tmp_path / "home"))
+    assert not (tmp_path / "home").exists()
