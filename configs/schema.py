@@ -50,7 +50,15 @@ def _distinct(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Slug = Annotated[str, AfterValidator(_slug)]
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _answered(value: str) -> str:
+    if value == "?":
+        raise ValueError("is an open question: name the column")
+    return value
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_answered)]
 Values = Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_distinct)]
 
 

@@ -6,6 +6,7 @@ import atexit
 import dataclasses
 import json
 import os
+import subprocess
 import sys
 from contextlib import suppress
 from io import TextIOWrapper
@@ -200,19 +201,36 @@ def _run_flow(name: str, parameters: dict[str, str], *, runtime: str, as_json: b
 
 def _boot_server() -> Thread | None:
     """Start Prefect's embedded server beside the imports of torch and MLflow; each takes seconds."""
-    from prefect.client.orchestration import get_client
     from prefect.settings import PREFECT_API_URL
 
     if PREFECT_API_URL.value():
         return None
 
     def boot() -> None:
+        from prefect.client.orchestration import get_client
+        from prefect.server.api.server import SubprocessASGIServer
+
         with suppress(RuntimeError):  # the flow asks again, and then says what is wrong
             get_client(sync_client=True)
+            _bind(SubprocessASGIServer())
 
     thread = Thread(target=boot, daemon=True)
     thread.start()
     return thread
+
+
+def _bind(server: Any) -> None:
+    """End the embedded server with this process, also after kill -9: a watcher reads a pipe that only we hold."""
+    if server.server_process is None:
+        return
+    watcher = subprocess.Popen(  # noqa: S603  (a fixed command and a number)
+        ["/bin/sh", "-c", f"read _; kill {server.server_process.pid} 2>/dev/null"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    atexit.register(watcher.kill)  # an orderly end stops the server itself
 
 
 def _orchestrated(flow: Any, parameters: dict[str, str]) -> Any:

@@ -6,13 +6,15 @@ No parameter of the flow changes epsilon: what does is in the configuration file
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
+from configs.errors import DiscreetError
 from tasks.assess import assess
 from tasks.handover import Outcome, Run
 from tasks.ingest import ingest
@@ -59,11 +61,25 @@ def _chain(run: Run) -> Outcome:
     records = watch("ingest", lambda: ingest(run))
     validation = watch("validate", lambda: validate(run, records))
     trained = watch("train", lambda: train(run, records))
-    assessed = watch("assess", lambda: assess(run, records, trained))
-    recorded = watch("record", lambda: record(run, records, validation, trained, assessed))
-    outcome = watch("promote", lambda: promote(run, validation, trained, assessed, recorded))
+    with _charged(run):
+        assessed = watch("assess", lambda: assess(run, records, trained))
+        recorded = watch("record", lambda: record(run, records, validation, trained, assessed))
+        outcome = watch("promote", lambda: promote(run, validation, trained, assessed, recorded))
     create_markdown_artifact(markdown=markdown(outcome), key=f"{run.config.model.lower()}-run".replace("_", "-"))
     return replace(outcome, seconds=tuple(watch.seconds.items()))
+
+
+@contextmanager
+def _charged(run: Run) -> Iterator[None]:
+    """Errors from here on say that the training was paid for."""
+    try:
+        yield
+    except DiscreetError as error:
+        paid = "" if run.rehearsal else "\nThe training itself ran, is charged in the ledger, and stays charged."
+        failure = type(error)(f"{error}{paid}")
+    else:
+        return
+    raise failure
 
 
 class _Stopwatch:

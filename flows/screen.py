@@ -50,6 +50,8 @@ def following(console: Console) -> Iterator[None]:
 
     def show(report: reports.Progress) -> None:
         if report.done is None:
+            if report.step in lines:
+                bar.remove_task(lines.pop(report.step))
             console.print(Text.assemble(("✓ ", "green"), (f"{report.step:<9} ", "bold"), report.note))
             return
         if report.step not in lines:
@@ -64,7 +66,7 @@ def following(console: Console) -> Iterator[None]:
 def outcome(console: Console, result: Outcome) -> None:
     """The verdict with every reason, epsilon of run and population, the test AUC, and where to look."""
     metrics = dict(result.metrics)
-    reasons = Table.grid(padding=(0, 1))
+    reasons = Table.grid(padding=(0, 2))
     for gate, state, words in result.reasons:
         reasons.add_row(Text(MARKS[state], style=STATES[state]), Text(gate, style="bold"), Text(words))
     facts = Table.grid(padding=(0, 2))
@@ -76,12 +78,12 @@ def outcome(console: Console, result: Outcome) -> None:
     facts.add_row("population", f"ε = {used:.4g} used of {cap:g} {at}")
     if "test/auc" in metrics:
         bounds = f"95 % from {metrics['test/auc_lower']:.4f} to {metrics['test/auc_upper']:.4f}"
-        facts.add_row("test AUC", f"{metrics['test/auc']:.4f}  ({bounds}; not covered by ε)")
+        about = "on made-up rows: says nothing of your records" if result.rehearsal else f"{bounds}; not covered by ε"
+        facts.add_row("test AUC", f"{metrics['test/auc']:.4f}  ({about})")
     if result.seconds:
         facts.add_row("time", ", ".join(f"{name} {seconds:.1f} s" for name, seconds in result.seconds))
     if not result.rehearsal:
-        facts.add_row("look", Text(f"mlflow ui --backend-store-uri {result.tracking_uri}"))
-        facts.add_row("", f"run {result.run_id}, {result.model} version {result.model_version}")
+        facts.add_row("MLflow", f"run {result.run_id}, {result.model} version {result.model_version}")
     heading = f"{result.model} {'(rehearsal)' if result.rehearsal else 'version ' + result.model_version}"
     source = [Text("Simulated records: nobody's.", style="italic")] if result.simulated and not result.rehearsal else []
     console.print(
@@ -93,6 +95,8 @@ def outcome(console: Console, result: Outcome) -> None:
             padding=(1, 2),
         )
     )
+    if not result.rehearsal:  # outside the frame, on one line, to be copied
+        console.print(f"mlflow ui --backend-store-uri {result.tracking_uri}", markup=False, soft_wrap=True)
 
 
 def plan(console: Console, path: str, config: Config, found: Forecast) -> None:
@@ -121,13 +125,14 @@ def plan(console: Console, path: str, config: Config, found: Forecast) -> None:
         f"ε = {found.guarantee_epsilon:g} at δ = {found.guarantee_delta:g} over all runs, for good",
     )
     lines.add_row("used, left", f"ε = {found.used_epsilon:.4f} used, {left:.4f} left")
-    last = f"; the last on {found.last_run[:16].replace('T', ' ')}" if found.last_run else ""
+    zone = config.schedule.timezone if config.schedule else ""
+    last = f"; the last on {found.last_run[:16].replace('T', ' ')} {zone}" if found.last_run else ""
     lines.add_row("still fit", f"{found.runs_that_fit} such run{'s' if found.runs_that_fit != 1 else ''}{last}")
     warnings = [Text(f"! {text}", style="yellow") for text in found.warnings]
     console.print(
         Panel(
             Group(lines, *warnings),
-            title=Text.assemble((config.model, "bold"), f": {path} is right"),
+            title=Text.assemble((config.model, "bold"), f": {path} is valid"),
             title_align="left",
             border_style="green" if found.runs_that_fit else "red",
             padding=(1, 2),

@@ -21,6 +21,8 @@ def ingest(run: Run) -> Records:
     else:
         frame = sources.read_records(source=data.source.model_dump(), columns=data.columns(), missing=data.missing)
         frame = sources.exclude(frame, [rule.model_dump() for rule in data.exclude])
+    if data.person is not None:  # `7` and `7 ` are one person, who must not count as two
+        frame[data.person] = frame[data.person].str.strip()
     if len(frame) < 2:
         raise DataError("the source holds fewer than two records; nothing can be trained or tested on that")
     path = run.work / "records.parquet"

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from configs.errors import DataError
 from tasks.data import encoding, labels, split
 from tasks.data.workfolder import read_frame
 from tasks.dpsgd import loop, moments, networks, preflight
@@ -25,11 +26,13 @@ from tasks.planning import (
     person_epsilon_of,
     plan_of,
     split_fingerprint,
+    store_of,
 )
 from tasks.policy import step
 from tasks.privacy.accounting import epsilon_path, pld_epsilon, rdp_epsilon
 from tasks.privacy.ledger import Ledger, Reservation
 from tasks.progress import about, report
+from tasks.registry import tracking
 
 # features lie in [0, 1]; centring and dividing by a standard deviation of at least the floor widens that at most to
 _RANGE = (-1 / moments.STD_FLOOR, 1 / moments.STD_FLOOR)
@@ -41,6 +44,7 @@ def train(run: Run, records: Records) -> Trained:
         torch.set_num_threads(run.runtime.threads)
     plan, spec = plan_of(run.config), encoding.build(features_of(run.config), missing=run.config.data.missing)
     path, rows, network = _path(plan), _rows(run, records, spec), _network(run, spec)
+    _ready(run, records)
     preflight.check(plan=plan, network=network, features=rows.features.shape[1], feature_range=_RANGE)
     with Ledger.open(run.home / "ledger.db") as ledger:
         with _budget(run, plan, ledger) as reservation:
@@ -59,6 +63,18 @@ def train(run: Run, records: Records) -> Trained:
             ran = plan.claims_before_training + result.executed_steps
             ledger.commit(reservation_id=reservation.id, token=reservation.token, executed=ran)
         return _trained(run, plan, spec, path, result, ledger)
+
+
+def _ready(run: Run, records: Records) -> None:
+    """Everything after training that could fail for a reason that is known already, before anything is spent."""
+    tracking.reach(store_of(run), experiment=run.config.model)
+    held_out = part_of(read_frame(records.path), run, split.AUDIT)
+    outcome = labels.binary(held_out, **run.config.data.label.model_dump())
+    if outcome.min() == outcome.max():
+        raise DataError(
+            "the audit hold-out holds labels of one class only, so that no model could be judged on it; give more "
+            "records, or a larger data.holdout.audit. Nothing was spent"
+        )
 
 
 def _claim(ledger: Ledger, reservation: Reservation, upto: int) -> None:

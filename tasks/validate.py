@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 from configs.errors import DataError
 from tasks.data import validation
 from tasks.data.workfolder import read_frame
@@ -26,9 +28,11 @@ def validate(run: Run, records: Records) -> Validation:
     page.write_text(validation.to_html(result, title=run.config.model), encoding="utf-8")
     details.write_text(validation.to_json(result), encoding="utf-8")
     if not result.success:
-        failures = result.failures()
+        failures, kept = result.failures(), run.home / "reports" / f"{run.name}.html"
+        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.copy(page, kept)
         raise DataError(
-            f"{len(failures)} of {len(result.checks)} expectations failed; nothing was spent"
+            f"{len(failures)} of {len(result.checks)} expectations failed; nothing was spent (report: {kept})"
             + "".join(f"\n  - {sentence}" for sentence in failures)
         )
     report(step="validate", note=f"{len(result.checks)} expectations met")

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from configs.errors import InternalError
+from configs.errors import ConfigurationError, InternalError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,6 +147,24 @@ def prepare(store: Store) -> None:
                 tables._upgrade_db(engine)
         finally:
             engine.dispose()
+
+
+def reach(store: Store, *, experiment: str) -> None:
+    """Make sure that the store can be written before a run spends anything.
+
+    Raises:
+        ConfigurationError: it cannot.
+    """
+    try:
+        prepare(store)
+        number = _experiment(store, experiment)
+        # its pages then open in the view for trained models, not for language models
+        client(store).set_experiment_tag(number, "mlflow.experimentKind", "custom_model_development")
+    except Exception as error:
+        raise ConfigurationError(
+            f"MLflow at {_place(store)} cannot be reached or written ({_told(error)}); nothing was spent. Start it, "
+            "free it, or correct tracking_uri in the runtime's file"
+        ) from None
 
 
 def client(store: Store) -> "MlflowClient":

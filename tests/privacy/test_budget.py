@@ -72,6 +72,17 @@ def test_nothing_charged_is_exactly_nothing_used() -> None:
     assert rule.used_epsilon((0,) * len(rule.orders)) == 0
 
 
+def test_an_order_that_is_still_free_does_not_make_the_rest_free() -> None:
+    rule = PrivacyFilter(epsilon=5.0, delta=1e-6, orders=(4.0, 8.0), weights=(0.5, 0.5))
+    assert rule.used_epsilon((0, 10**12)) == min(conversion(4.0, 0.5e-6), 1 + conversion(8.0, 0.5e-6)) > 0
+    with pytest.raises(AccountingError, match="0 units"):
+        rule.fits(spent=(0, 0), charge=(0, 10**12))
+
+
+def test_nothing_fits_when_every_order_is_over_its_cap() -> None:
+    assert RULE.fits(spent=tuple(max(cap, 0) + 1 for cap in RULE.caps), charge=(10**12,) * 8) == 0
+
+
 def test_used_epsilon_is_never_negative() -> None:
     rule = PrivacyFilter(epsilon=1.0, delta=0.9, orders=(64.0,), weights=(1.0,))
     assert conversion(64.0, 0.9) < 0
@@ -136,7 +147,7 @@ def test_an_order_that_is_used_up_stays_used_up() -> None:
 
 
 @pytest.mark.parametrize(
-    "charge", [(-1,) * 8, (1,) * 7, (1.0,) * 8, (math.nan,) * 8, (True,) * 8, (UNITS_LIMIT + 1,) * 8]
+    "charge", [(-1,) * 8, (-1, *(1,) * 7), (1,) * 7, (1.0,) * 8, (math.nan,) * 8, (True,) * 8, (UNITS_LIMIT + 1,) * 8]
 )
 def test_an_amount_that_could_lower_a_counter_is_refused(charge: Any) -> None:
     rule = RULE

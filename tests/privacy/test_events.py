@@ -65,6 +65,10 @@ def test_steps_that_are_no_positive_integer_are_refused(steps: object) -> None:
         SampledGaussian(sampling_rate=0.1, noise_multiplier=1.0, steps=steps)  # type: ignore[arg-type]
 
 
+def test_ten_million_steps_are_the_most_that_a_run_may_have() -> None:
+    assert SampledGaussian(sampling_rate=0.1, noise_multiplier=1.0, steps=10_000_000).claims == MAX_STEPS == 10_000_000
+
+
 @pytest.mark.parametrize(
     ("records", "named"),
     [

@@ -183,10 +183,13 @@ def test_the_bounds_of_a_limit_are_limits_themselves(policy):
     assert check_policy(policy) == policy
 
 
-def test_a_number_just_beyond_its_limit_is_not_printed_as_the_limit():
-    words = reason(decide(run_epsilon=3.00000001), "run_epsilon").words
-    assert "3.00000001" in words
-    assert "limit of 3" in words
+@pytest.mark.parametrize(
+    ("epsilon", "shown"),
+    [(3.00000001, "3.00000001"), (3.000000012, "3.00000001"), (math.nextafter(3.0, 4), "3.0000000000000004")],
+)
+def test_a_number_just_beyond_its_limit_is_printed_with_as_many_digits_as_tell_them_apart(epsilon, shown):
+    words = reason(decide(run_epsilon=epsilon), "run_epsilon").words
+    assert f"is {shown}, above its limit of 3" in words
 
 
 def test_a_first_model_is_judged_by_absolute_limits_and_that_is_recorded():
