@@ -50,7 +50,7 @@ def test_check_prints_the_plan_and_reads_no_record(home: Path, small: Small, dis
         "δ = 1e-05",
         "a person, added or removed",
         "such runs; the last on",
-        "20 left",
+        "20.0000 left",
     ):
         assert words in out, words
     assert not home.exists()

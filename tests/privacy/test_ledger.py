@@ -240,6 +240,20 @@ def test_a_reservation_with_a_wrong_argument_leaves_no_trace(desk: Any, changes:
     assert len(desk.ledger.entries()) == 1
 
 
+@pytest.mark.parametrize("seconds", [0.001, 31 * 86_400])
+def test_a_lease_may_last_up_to_a_month_and_no_longer(desk: Any, seconds: float) -> None:
+    assert desk.reserve(lease_seconds=seconds).total == 1001
+    with pytest.raises(ConfigurationError, match="31 days"):
+        desk.reserve("attempt-2", lease_seconds=31 * 86_400 + 1)
+
+
+def test_a_reason_of_200_characters_is_kept_and_one_of_201_refused(desk: Any) -> None:
+    desk.reserve(reason="x" * 200)
+    assert desk.ledger.entries()[-1]["payload"]["reason"] == "x" * 200
+    with pytest.raises(ConfigurationError, match="1 to 200 characters"):
+        desk.reserve("attempt-2", reason="x" * 201)
+
+
 class ReplaceOne(Gaussian):
     """An event that the accountant does not know."""
 

@@ -39,6 +39,14 @@ def test_an_unknown_kind_or_payload_is_refused(desk: Any, kind: str, payload: di
     assert len(desk.ledger.entries()) == 1
 
 
+def test_evidence_of_64_kib_is_kept_and_one_character_more_is_refused(desk: Any) -> None:
+    most = {"t": "x" * (65_536 - len('{"t":""}'))}
+    desk.ledger.record(population="patients", kind="gate_decision", payload=most, actor="gate")
+    assert desk.ledger.entries()[-1]["payload"] == most
+    with pytest.raises(ConfigurationError, match="65537 characters, at most 65536"):
+        desk.ledger.record(population="patients", kind="gate_decision", payload={"t": most["t"] + "x"}, actor="gate")
+
+
 def test_evidence_needs_a_population_that_exists(desk: Any) -> None:
     with pytest.raises(ConfigurationError, match="it holds: patients"):
         desk.ledger.record(population="others", kind="gate_decision", payload={}, actor="gate")
