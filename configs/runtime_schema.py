@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from configs.schema import Section
+from configs.section import Section
 
 
 class Runtime(Section):

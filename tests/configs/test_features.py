@@ -3,7 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from configs.schema import Data, NumberFeature
+from configs.data_schema import Data
+from configs.feature_schema import NumberFeature
 
 STAY = {"kind": "number", "min": 1, "max": 14}
 

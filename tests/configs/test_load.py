@@ -209,6 +209,21 @@ def test_a_fault_between_keys_is_named(tmp_path: Path, old: str, new: str, expec
     assert expected in refusal(tmp_path, GOOD.replace(old, new))
 
 
+def test_an_open_question_is_no_name_of_a_column(tmp_path: Path) -> None:
+    text = refusal(tmp_path, GOOD.replace("person: patient", 'person: "?"').replace("column: readmitted", 'column: "?"'))
+    assert text.count("is an open question: name the column") == 2
+
+
+def test_a_network_that_no_machine_holds_is_refused(tmp_path: Path) -> None:
+    text = refusal(tmp_path, GOOD.replace("hidden: [8]", "hidden: [65536, 65536]"))
+    assert "4,294,967,296 weights between hidden layers; at most 100,000,000" in text
+
+
+def test_a_device_is_no_configuration() -> None:
+    with pytest.raises(ConfigurationError, match="is a device or a pipe, not a file"):
+        load("/dev/zero")
+
+
 def test_rows_of_a_person_need_a_person_column(tmp_path: Path) -> None:
     text = GOOD.replace("  person: patient\n", "").replace("unit: person", "unit: row\n  max_rows_per_person: 3")
     assert "max_rows_per_person needs data.person" in refusal(tmp_path, text)

@@ -273,6 +273,24 @@ def test_nothing_is_spent_on_the_word_of_counters_that_were_changed(path: Path) 
         ledger.ensure_sound()
 
 
+def test_a_refusal_of_a_changed_ledger_names_the_first_five_faults(path: Path) -> None:
+    execute(path, "UPDATE reservation SET id = upper(id) || 'X'")  # three that are missing, three without an entry
+    with Ledger.open(path) as ledger:
+        faults = ledger.verify().faults
+        assert len(faults) > 5
+        with pytest.raises(BudgetError) as refusal:
+            ledger.ensure_sound()
+    assert str(refusal.value).splitlines()[1:] == [f"  - {fault}" for fault in faults[:5]]
+
+
+def test_a_closed_ledger_has_let_go_of_its_file(path: Path) -> None:
+    log = path.with_name("ledger.db-wal")
+    with Ledger.open(path) as ledger:
+        ledger.head()
+        assert log.exists()
+    assert not log.exists()  # SQLite removes it when the last connection closes
+
+
 def test_an_anchor_that_cannot_be_written_is_told_and_loses_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
