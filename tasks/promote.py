@@ -62,6 +62,8 @@ def _evidence(run: Run, validation: Validation, trained: Trained, assessed: Asse
         ledger_epsilon_used=trained.ledger_epsilon_used,
         ledger_epsilon_cap=trained.ledger_epsilon_cap,
         delta=trained.delta,
+        ledger_delta=run.config.privacy.guarantee.delta,
+        unit=run.config.privacy.unit,
         validation_passed=validation.passed,
         auc=_interval(assessed.auc),
         champion_version=assessed.champion,

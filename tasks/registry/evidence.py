@@ -44,6 +44,8 @@ class Evidence:
         ledger_epsilon_used: epsilon of the population over all its runs.
         ledger_epsilon_cap: the population's guarantee.
         delta: of `run_epsilon`, in (0, 1).
+        ledger_delta: of the population's epsilon, in (0, 1).
+        unit: what every epsilon here protects, "person" or "row".
         validation_passed: the records met every expectation.
         auc: AUC on the hold-out with its two-sided interval, or why there is none.
         champion_version: the version that holds the alias now; None if none does.
@@ -60,6 +62,8 @@ class Evidence:
     ledger_epsilon_used: float
     ledger_epsilon_cap: float
     delta: float
+    ledger_delta: float
+    unit: str
     validation_passed: bool
     auc: Interval | Missing
     champion_version: str | None

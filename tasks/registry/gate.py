@@ -56,7 +56,7 @@ def judge(*, policy: Mapping[str, object], evidence: Evidence) -> Decision:
         verdict = "insufficient"
     if "blocked" in outcomes:
         verdict = "blocked"
-    order = ("blocked", "insufficient", "noted", "passed")
+    order = ("blocked", "insufficient", "passed", "noted")
     return Decision(verdict=verdict, reasons=tuple(sorted(reasons, key=lambda r: order.index(r.outcome))))
 
 
@@ -106,12 +106,14 @@ def _limit(key: str, value: object) -> float | str:
 
 
 def _run_budget(evidence: Evidence) -> Reason:
-    return _spent("run_epsilon", "epsilon of the run", evidence.run_epsilon, evidence.run_epsilon_limit)
+    what = f"epsilon of the run for one {evidence.unit} at delta {evidence.delta:g}"
+    return _spent("run_epsilon", what, evidence.run_epsilon, evidence.run_epsilon_limit)
 
 
 def _ledger_budget(evidence: Evidence) -> Reason:
     used, cap = evidence.ledger_epsilon_used, evidence.ledger_epsilon_cap
-    return _spent("ledger_epsilon", "epsilon of the population over all runs", used, cap)
+    what = f"epsilon over all runs on the population for one {evidence.unit} at delta {evidence.ledger_delta:g}"
+    return _spent("ledger_epsilon", what, used, cap)
 
 
 def _spent(gate: str, what: str, epsilon: float, limit: float) -> Reason:
@@ -130,11 +132,14 @@ def _spent(gate: str, what: str, epsilon: float, limit: float) -> Reason:
 
 
 def _delta(evidence: Evidence) -> Reason:
-    if 0 < evidence.delta < 1:
-        words = f"delta is {evidence.delta:g}"
-        return Reason(gate="delta", outcome="passed", words=words, number=evidence.delta, limit=1.0)
-    words = f"delta is {evidence.delta}, outside (0, 1), so epsilon says nothing"
-    return Reason(gate="delta", outcome="blocked", words=words, number=_finite(evidence.delta), limit=1.0)
+    worst = max(evidence.delta, evidence.ledger_delta)
+    if 0 < evidence.delta < 1 and 0 < evidence.ledger_delta < 1:
+        words = (
+            f"the deltas, {evidence.delta:g} of the run and {evidence.ledger_delta:g} of the population, lie in (0, 1)"
+        )
+        return Reason(gate="delta", outcome="passed", words=words, number=worst, limit=1.0)
+    words = f"a delta ({evidence.delta}, {evidence.ledger_delta}) lies outside (0, 1), so epsilon says nothing"
+    return Reason(gate="delta", outcome="blocked", words=words, number=_finite(worst), limit=1.0)
 
 
 def _steps(evidence: Evidence) -> Reason:

@@ -210,7 +210,9 @@ def test_a_fault_between_keys_is_named(tmp_path: Path, old: str, new: str, expec
 
 
 def test_an_open_question_is_no_name_of_a_column(tmp_path: Path) -> None:
-    text = refusal(tmp_path, GOOD.replace("person: patient", 'person: "?"').replace("column: readmitted", 'column: "?"'))
+    text = refusal(
+        tmp_path, GOOD.replace("person: patient", 'person: "?"').replace("column: readmitted", 'column: "?"')
+    )
     assert text.count("is an open question: name the column") == 2
 
 

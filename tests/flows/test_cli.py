@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import select
+import signal
 import subprocess
 import sys
 import zipfile
@@ -271,6 +273,43 @@ def test_the_command_line_tells_the_verdict_by_table_json_and_exit_code(
     code, out, _ = discreet("ledger", "show", "--json")
     assert json.loads(out)["simulated-discharges"][0]["runs"]["committed"] == 2
     assert discreet("ledger", "show", "nobody")[0] == 2
+
+
+@pytest.mark.orchestration
+@pytest.mark.usefixtures("prefect_api")
+def test_words_in_brackets_break_no_screen(home: Path, small: Small, discreet: Any) -> None:
+    code, out, err = discreet("run", str(small(name="[red]x[foo].yaml")), "--reason", "[/foo] monthly")
+    assert code == 0, err
+    assert "[/foo] monthly" in discreet("ledger", "show")[1]
+    assert "[red]x[foo].yaml" in discreet("check", str(small(name="[red]x[foo].yaml")))[1].replace("\n", "")
+
+
+ORPHAN = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from flows import cli, environment
+environment.embedded(Path(sys.argv[1]))
+thread = cli._boot_server()
+thread.join()
+from prefect.server.api.server import SubprocessASGIServer
+print(SubprocessASGIServer().server_process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.orchestration
+def test_the_embedded_server_does_not_outlive_a_killed_run(tmp_path: Path) -> None:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    environment = {**kept, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", ORPHAN, str(tmp_path)]
+    killed = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    output, _ = killed.communicate()  # returns only when nobody holds the pipe any more
+    assert killed.returncode == -signal.SIGKILL
+    try:
+        server = os.pidfd_open(int(output))
+    except ProcessLookupError:
+        return
+    assert select.select([server], [], [], 60)[0], "the server lives on a minute later"
 
 
 def test_what_is_installed_is_the_command_discreet() -> None:

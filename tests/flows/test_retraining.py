@@ -157,6 +157,68 @@ def test_failed_validation_stops_the_run_before_anything_is_spent(home: Path, sm
     assert not list((home / "work").glob("*/"))
 
 
+def test_what_is_known_to_fail_later_is_refused_before_anything_is_spent(
+    home: Path, small: Small, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError, match=r"a part of the split holds no record|labels of one class only"):
+        retrain(small({"audit: 0.20": "audit: 0.00001"}))
+    home.joinpath("mlflow.db").write_text("no database")
+    with pytest.raises(ConfigurationError, match=r"MLflow at .* cannot be reached or written"):
+        retrain(small())
+    assert not (home / "ledger.db").exists()
+
+
+def test_an_error_after_training_says_that_the_training_is_charged(
+    home: Path, small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tasks.registry import tracking
+
+    def fails(**_: object) -> None:
+        raise InternalError("MLflow is full")
+
+    monkeypatch.setattr(tracking, "log_run", fails)
+    with pytest.raises(InternalError, match=r"MLflow is full\n.* is charged in the ledger, and stays charged"):
+        retrain(small())
+    assert balance(home).runs["committed"] == 1
+
+
+def test_a_ledger_that_was_changed_by_hand_admits_no_run(home: Path, small: Small) -> None:
+    retrain(small())
+    with sqlite3.connect(home / "ledger.db") as connection:
+        connection.execute("UPDATE population_order SET committed_units = 0")
+    with pytest.raises(BudgetError, match="does not hold what its entries say"):
+        retrain(small())
+    for file in home.glob("ledger.db*"):
+        file.unlink()
+    with pytest.raises(ConfigurationError, match="what was spent stays spent"):
+        retrain(small())
+
+
+def test_a_source_that_leaves_the_process_is_a_fault_and_no_promotion(
+    home: Path, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "leaving.py").write_text("import sys\ndef records():\n    sys.exit(0)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    source = "{kind: python, function: 'leaving:records'}"
+    with pytest.raises(DataError, match="leaving:records failed with SystemExit"):
+        retrain(small({"{kind: simulated, rows: 6000, seed: 20260101}": source}))
+
+
+def test_blanks_around_an_id_make_no_second_person(home: Path, small: Small, tmp_path: Path) -> None:
+    import pandas as pd
+
+    from tasks.data.workfolder import read_frame
+    from tasks.ingest import ingest
+    from tasks.opening import opened
+
+    frame = simulate.discharges(rows=3000, seed=1)
+    frame["patient_id"] = pd.Series(["P1", " P1", "P1 "] * 1000)
+    frame.to_csv(tmp_path / "records.csv", index=False)
+    path = small({"{kind: simulated, rows: 6000, seed: 20260101}": f"{{kind: csv, path: {tmp_path}/records.csv}}"})
+    with opened(str(path), runtime="local", reason="test", rehearsal=False) as run:
+        assert set(read_frame(ingest.fn(run).path)["patient_id"]) == {"P1"}
+
+
 def test_a_file_that_differs_from_the_ledger_is_refused(home: Path, small: Small) -> None:
     retrain(small())
     before = kinds(home)
@@ -179,7 +241,7 @@ def test_the_claim_by_row_states_what_a_person_with_several_rows_gets(home: Path
     outcome = retrain(small({"unit: person": "unit: row", "units: 2500": "units: 4000"}))
     metrics = dict(outcome.metrics)
     assert metrics["privacy/person_epsilon"] > metrics["privacy/run_epsilon"]
-    assert "3 rows" in outcome.claim
+    assert "whose rows beyond 3 are left out" in outcome.claim
     assert f"{metrics['privacy/person_epsilon']:.3g}"[:3] in outcome.claim
 
 

@@ -100,7 +100,7 @@ def test_a_delta_too_small_for_the_figure_reads_as_over_budget() -> None:
         pld_epsilon(mechanisms=[sampled()], delta=1e-16)
 
 
-@pytest.mark.parametrize("interval", [0, -1e-4, math.nan, 1.0])
+@pytest.mark.parametrize("interval", [0, -1e-4, math.nan, 0.1000001, 1.0])
 def test_a_grid_outside_its_range_is_refused(interval: float) -> None:
     with pytest.raises(AccountingError, match="interval"):
         pld_epsilon(mechanisms=[sampled()], delta=1e-5, interval=interval)
@@ -285,6 +285,20 @@ def test_tiny_noise_is_laid_out_on_a_coarser_grid_instead_of_filling_the_memory(
     run = Gaussian(noise_multiplier=0.004)
     assert losses.interval_for([run], 1e-4) > 1e-3
     assert pld_epsilon(mechanisms=[run], delta=1e-5) >= gaussian_mechanism.get_epsilon_gaussian(0.004, 1e-5)
+
+
+def test_the_grid_holds_eleven_sigmas_of_the_widest_loss_in_two_million_points() -> None:
+    narrow, wide = Gaussian(noise_multiplier=0.01), Gaussian(noise_multiplier=0.004)
+    exact = 2 * (0.5 + 11 * 0.004) / 0.004**2 / 2**21
+    assert losses.interval_for([narrow, wide], 1e-4) == pytest.approx(exact, rel=1e-12)
+    assert losses.interval_for([sampled(1.0, 0.04, 100)], 1e-4) == pytest.approx(exact, rel=1e-12)  # 0.04 / √100
+    assert losses.interval_for([sampled(0.5, 0.004, 100)], 1e-4) == pytest.approx(exact, rel=1e-12)
+    assert losses.interval_for([Gaussian(noise_multiplier=1.0)], 1e-4) == 1e-4
+
+
+def test_the_units_that_ledgers_hold_never_change_their_meaning() -> None:
+    assert (accounting.UNITS_PER_RDP, UNITS_LIMIT) == (1_000_000_000_000, 2_305_843_009_213_693_952)
+    assert 2 * UNITS_LIMIT < 2**63  # a sum of two still is a database's integer
 
 
 def test_the_statement_names_the_library_and_its_version() -> None:

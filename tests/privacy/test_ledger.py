@@ -131,6 +131,14 @@ def test_a_run_that_claimed_nothing_is_released_whole(desk: Any) -> None:
         desk.claim(held, 1)
 
 
+@pytest.mark.parametrize("reason", ["", " ", "two\nlines", "x" * 201])
+def test_a_failed_run_needs_a_reason_in_one_line(desk: Any, reason: str) -> None:
+    held = desk.reserve()
+    with pytest.raises(ConfigurationError, match="reason must be one printable line"):
+        desk.abandon(held, reason=reason)
+    assert desk.balance().runs["reserved"] == 1
+
+
 @pytest.mark.parametrize("upto", [0, -1, 5, 10, 1002, 20.0, math.nan, None, True])
 def test_claims_only_rise_and_never_pass_the_total(desk: Any, upto: Any) -> None:
     held = desk.reserve()

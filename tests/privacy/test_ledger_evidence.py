@@ -39,6 +39,12 @@ def test_an_unknown_kind_or_payload_is_refused(desk: Any, kind: str, payload: di
     assert len(desk.ledger.entries()) == 1
 
 
+@pytest.mark.parametrize("actor", ["", "two\nlines", "x" * 201])
+def test_evidence_needs_somebody_who_gave_it(desk: Any, actor: str) -> None:
+    with pytest.raises(ConfigurationError, match="actor must be one printable line"):
+        desk.ledger.record(population="patients", kind="gate_decision", payload={}, actor=actor)
+
+
 def test_evidence_of_64_kib_is_kept_and_one_character_more_is_refused(desk: Any) -> None:
     most = {"t": "x" * (65_536 - len('{"t":""}'))}
     desk.ledger.record(population="patients", kind="gate_decision", payload=most, actor="gate")

@@ -21,6 +21,8 @@ GOOD = Evidence(
     ledger_epsilon_used=5.9,
     ledger_epsilon_cap=8.0,
     delta=1e-6,
+    ledger_delta=1e-5,
+    unit="person",
     validation_passed=True,
     auc=Interval(estimate=0.66, lower=0.64, upper=0.68),
     champion_version="3",
@@ -79,6 +81,9 @@ NEVER = [
     ({"delta": 0.0}, "delta"),
     ({"delta": 1.0}, "delta"),
     ({"delta": math.nan}, "delta"),
+    ({"ledger_delta": 0.0}, "delta"),
+    ({"ledger_delta": 1.0}, "delta"),
+    ({"ledger_delta": math.nan}, "delta"),
     ({"auc": Missing(why="every row is positive")}, "min_auc"),
     ({"auc": Interval(estimate=math.nan, lower=math.nan, upper=math.nan)}, "min_auc"),
     ({"auc": Interval(estimate=0.7, lower=0.65, upper=math.inf)}, "min_auc"),
@@ -273,3 +278,18 @@ def test_the_gate_imports_nothing_but_the_standard_library_and_our_errors():
         froms = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         plain = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
         assert froms | plain <= allowed | standard
+
+
+def test_no_epsilon_is_told_without_its_delta_and_its_unit():
+    words = {reason.gate: reason.words for reason in decide().reasons}
+    assert words["run_epsilon"].startswith("epsilon of the run for one person at delta 1e-06 is ")
+    assert words["ledger_epsilon"].startswith(
+        "epsilon over all runs on the population for one person at delta 1e-05 is "
+    )
+    assert words["delta"] == "the deltas, 1e-06 of the run and 1e-05 of the population, lie in (0, 1)"
+
+
+def test_what_is_only_noted_stands_last():
+    outcomes = [reason.outcome for reason in decide(champion_version=None, self_test_passed=False).reasons]
+    assert outcomes == sorted(outcomes, key=("blocked", "insufficient", "passed", "noted").index)
+    assert {"blocked", "passed", "noted"} <= set(outcomes)

@@ -11,8 +11,8 @@ import sys
 import numpy as np
 import pytest
 
-from configs.errors import InternalError
-from tasks.registry.tracking import Store, client, connected, import_mlflow, locked, log_run, prepare
+from configs.errors import ConfigurationError, InternalError
+from tasks.registry.tracking import Store, client, connected, import_mlflow, locked, log_run, prepare, reach
 
 
 def log(store, **changes):
@@ -285,3 +285,15 @@ def test_nothing_is_imported_before_it_is_needed():
 def test_a_server_s_database_is_left_to_the_server(tmp_path):
     prepare(Store(uri="http://127.0.0.1:9", artifacts="mlflow-artifacts:/", home=tmp_path / "home"))
     assert not (tmp_path / "home").exists()
+
+
+def test_a_store_that_can_be_written_is_reached_and_opens_as_one_of_trained_models(store):
+    reach(store, experiment="reached")
+    tags = client(store).get_experiment_by_name("reached").tags
+    assert tags["mlflow.experimentKind"] == "custom_model_development"
+
+
+def test_a_store_that_cannot_be_written_is_told_before_anything_is_spent(tmp_path):
+    (tmp_path / "mlflow.db").write_text("no database")
+    with pytest.raises(ConfigurationError, match=r"cannot be reached or written .*; nothing was spent"):
+        reach(Store.at(tmp_path), experiment="reached")
