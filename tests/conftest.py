@@ -1,9 +1,18 @@
-"""Shared by all tests: where the field's cases lie, and hypothesis's profiles."""
+"""Shared by all tests: a quiet environment, where the field's cases lie, and hypothesis's profiles."""
 
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from flows.environment import quiet
+
+# Before anything imports Prefect or MLflow, which read these once; a home or key of the developer's stays out.
+quiet()
+os.environ["PREFECT_LOGGING_LEVEL"] = "CRITICAL"
+for _name in [name for name in os.environ if name.startswith("DISCREET_")]:
+    del os.environ[_name]
 
 SHARED = Path(__file__).parents[2] / "shared"
 

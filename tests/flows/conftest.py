@@ -1,17 +1,9 @@
 """A small hospital for whole runs: the shipped configuration, shrunk; its records as a CSV file."""
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-from flows.environment import quiet
-
-quiet()
-os.environ["PREFECT_LOGGING_LEVEL"] = "CRITICAL"
-for _name in [name for name in os.environ if name.startswith("DISCREET_")]:
-    del os.environ[_name]
 
 SHIPPED = Path(__file__).parents[2] / "configs" / "readmission.yaml"
 SHRINK = {
