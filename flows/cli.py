@@ -277,8 +277,9 @@ def program() -> None:
             stream.reconfigure(errors="replace")  # a terminal without ε must not turn a promoted run into a failed one
 
     def leave() -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(ValueError, OSError):  # closed by whoever reads us
+                stream.flush()
         os._exit(code)
 
     atexit.register(leave)
