@@ -98,7 +98,11 @@ LIMITS: list[tuple[str, list[Any], list[Any]]] = [
     ("privacy__epochs", [0.1, 100_000], [0, 100_001, INF, NAN]),
     ("privacy__clipping__norm", [1e-9, 1e9], [0, -1, INF, NAN]),
     ("privacy__moments__noise_multiplier", [0.5, 10_000], [0.499, 10_000.5, INF, NAN]),
-    ("network__hidden", [[1], [65_536], [1] * 16], [[], [0], [65_537], [1] * 17]),
+    (
+        "network__hidden",
+        [[1], [65_536], [1] * 16, [1, 1600, 62_499]],
+        [[], [0], [65_537], [1] * 17, [3, 4900, 20_401, 1]],
+    ),
     ("network__prior_rate", [0.001, 0.999], [0, 1, 1.5, NAN]),
     ("network__threshold", [0.001, 0.999], [0, 1, NAN]),
     ("training__learning_rate", [1e-9, 1e9], [0, INF, NAN]),
@@ -172,6 +176,35 @@ def test_few_and_very_many_people_may_train(units: int, batch: int) -> None:
     assert fails(raw) == ""
     raw["privacy"] |= {"units": 10**12, "expected_batch": 10**9 + 1}
     assert fails(raw) == "privacy__expected_batch"
+
+
+def holds(found: Any, given: Any) -> bool:
+    """Whether a section that was read says what was written, and anything more."""
+    if isinstance(given, dict):
+        return all(holds(found[key], value) for key, value in given.items())
+    return found == (tuple(given) if isinstance(given, list) else given)
+
+
+def test_what_is_read_is_what_is_written() -> None:
+    given = changed(
+        data__features__age__knots=[30, 60],
+        data__features__age__fill=40,
+        data__features__age__crossed_with=["sex"],
+        data__features__sex__reference="M",
+        data__checks__label_rate={"min": 0.1, "max": 0.9},
+        data__checks__max_missing={"age": 0.5},
+        data__exclude=[],
+        schedule={"cron": "0 3 1 * *", "timezone": "Europe/Zurich"},
+    )
+    assert holds(Config.model_validate(given).model_dump(), given)
+    assert not holds(Config.model_validate(given).model_dump(), changed(privacy__epochs=11))
+
+
+def test_one_run_may_cost_the_largest_guarantee_and_no_more() -> None:
+    raw = changed(privacy__guarantee__epsilon=100, privacy__run__epsilon=100)
+    assert fails(raw) == ""
+    raw["privacy"]["run"]["epsilon"] = 100.001
+    assert fails(raw).startswith("privacy__run")
 
 
 def test_what_is_left_out_has_the_values_that_the_readme_promises() -> None:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from configs.errors import ConfigurationError
-from configs.load import MAX_BYTES, _fault, load, load_runtime
+from configs.load import MAX_BYTES, _fault, _shown, load, load_runtime
 from configs.yaml_text import dotted
 
 SHIPPED = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
@@ -276,6 +276,40 @@ def test_what_is_no_configuration_is_refused_in_words(tmp_path: Path, content: b
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=re.escape(expected)):
         load(path, {})
+
+
+def test_a_file_of_a_million_bytes_is_read_and_one_byte_more_is_refused(tmp_path: Path) -> None:
+    text = GOOD + "#" + "x" * (1_000_000 - len(GOOD) - 1)
+    assert load(write(tmp_path, text), ENVIRONMENT).text == text
+    assert "is larger than 1000000 bytes" in refusal(tmp_path, text + "x")
+
+
+def test_a_missing_key_is_told_with_the_line_of_the_section_that_lacks_it(tmp_path: Path) -> None:
+    assert "line 2: training is missing" in refusal(tmp_path, GOOD.replace("training: {learning_rate: 1}", ""))
+    line = GOOD.splitlines().index("privacy:") + 1
+    assert f"line {line}: privacy.units is missing" in refusal(tmp_path, GOOD.replace("  units: 50000\n", ""))
+
+
+def test_a_reference_that_is_not_set_is_shown_as_it_is_written(tmp_path: Path) -> None:
+    text = refusal(tmp_path, GOOD.replace("model: readmission", "model: ${NOPE}"))
+    assert "model = ${NOPE} must be letters" in text
+
+
+def test_of_a_key_that_is_written_twice_the_first_is_judged(tmp_path: Path) -> None:
+    text = refusal(tmp_path, GOOD.replace("units: 50000", "units: 50000\n  units: many"))
+    assert "1 fault\n" in text
+    assert "privacy.units is written twice" in text
+
+
+def test_too_few_epochs_are_told_even_where_all_else_is_wrong(tmp_path: Path) -> None:
+    text = GOOD.replace("epochs: 10", "epochs: 0.01\n  max_rows_per_person: 0").replace("unit: person", "unit: ward")
+    text = text.replace("population: ward", "population: '?'").replace("epsilon: 8", "epsilon: 0")
+    assert "epochs = 0.01 gives 0 steps" in refusal(tmp_path, text.replace("{epsilon: 3,", "{epsilon: 0,"))
+
+
+def test_what_may_hold_a_password_is_never_shown() -> None:
+    assert _shown("hunter2", ("data", "source", "url")) == _shown("hunter2", ("data", "source", "query")) == ""
+    assert _shown("hunter2", ("data", "url", "path")) == " = hunter2"
 
 
 def test_aliases_that_multiply_are_refused_quickly(tmp_path: Path) -> None:

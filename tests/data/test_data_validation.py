@@ -107,7 +107,8 @@ def test_a_share_at_the_limit_passes_and_one_above_it_fails(frame):
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"), [(0, "fewer than 11"), (10, "fewer than 11"), (11, "about 10"), (37, "about 40"), (123, "about 120")]
+    ("rows", "said"),
+    [(0, "fewer than 11"), (10, "fewer than 11"), (11, "about 10"), (37, "about 40"), (123, "about 120")],
 )
 def test_counts_below_11_are_not_told_and_others_are_rounded(frame, rows, said):
     whole = frame.assign(sex=["f", "m"] * 500)

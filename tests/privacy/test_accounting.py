@@ -158,6 +158,8 @@ def test_a_computation_that_hangs_reads_as_over_budget() -> None:
     try:
         with pytest.raises(AccountingError, match="within"):
             guard.guarded(what="epsilon", compute=release.wait, time_limit_seconds=0.01)
+        (left,) = [thread for thread in threading.enumerate() if thread.name == "privacy-accounting"]
+        assert left.daemon  # so that it cannot keep the process alive
     finally:
         release.set()
 

@@ -28,6 +28,10 @@ def test_a_missing_key_is_created_once_for_its_owner_only(tmp_path: Path) -> Non
     assert sorted(file.name for file in (tmp_path / "keys").iterdir()) == ["others", "patients"]
 
 
+def test_a_home_that_does_not_exist_yet_is_made(tmp_path: Path) -> None:
+    assert stored(tmp_path / "a" / "b") == stored(tmp_path / "a" / "b")
+
+
 def test_the_key_of_a_population_that_was_trained_on_is_never_made_anew(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="backup"):
         population_key(home=tmp_path, population="patients", environment={}, create=False)
@@ -56,7 +60,16 @@ def test_the_environment_may_hold_it_in_hexadecimal_or_base64(key: bytes) -> Non
         assert found == key
 
 
-@pytest.mark.parametrize("text", ["", "00" * 31, "not a key at all", base64.b64encode(b"x" * 31).decode()])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "00" * 31,
+        "not a key at all",
+        base64.b64encode(b"x" * 31).decode(),
+        "!" + base64.b64encode(b"x" * 32).decode(),
+    ],
+)
 def test_a_key_that_is_too_short_or_unreadable_is_refused_without_showing_it(text: str) -> None:
     with pytest.raises(ConfigurationError, match="at least 32 bytes") as refusal:
         population_key(home=Path("unused"), population="p", environment={VARIABLE: text})
@@ -71,9 +84,10 @@ def test_a_key_file_that_was_cut_short_is_refused_never_replaced(tmp_path: Path)
     assert (tmp_path / "keys" / "patients").read_bytes() == b"short"
 
 
-def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o602, 0o610, 0o601])
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
     stored(tmp_path)
-    (tmp_path / "keys" / "patients").chmod(0o644)
+    (tmp_path / "keys" / "patients").chmod(mode)
     with pytest.raises(ConfigurationError, match="chmod 600"):
         stored(tmp_path)
 

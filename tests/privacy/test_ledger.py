@@ -186,6 +186,8 @@ def test_an_expired_lease_refunds_nothing_that_was_claimed(desk: Any) -> None:
     state = desk.balance()
     assert state.committed == desk.cost(400)
     assert state.runs["charged"] == 1
+    (expired,) = [entry["payload"] for entry in desk.ledger.entries() if entry["kind"] == "lease_expired"]
+    assert expired == {"reservation": zombie.id, "state": "charged", "claims": 400, "token": zombie.token + 1}
     with pytest.raises(BudgetError, match="token is stale"):
         desk.claim(zombie, 401)
     assert desk.ledger.verify().faults == ()

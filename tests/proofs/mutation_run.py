@@ -1,10 +1,10 @@
 """Runs the tests of a file against its mutants: `python -m tests.proofs.mutation_run [--share 0.25] [file …]`.
 
 One mutant at a time, in a temporary copy of the tree. The process has imported the libraries but nothing of ours,
-and forks for each mutant, so that a mutant costs its tests and no imports. Its tests run in the order of their
-speed, those first that reach the changed line; the first that fails ends them.
+and forks for each mutant, so that a mutant costs its tests and no imports. Its tests are those that reach the
+changed line, the fast ones first; the first that fails ends them.
 
-Of the maintained tools, mutmut 3.8 mutates only undecorated functions, so none of the limits in `configs/schema.py`
+Of the maintained tools, mutmut 3.8 mutates only undecorated functions, so none of the limits of the configuration
 nor the gate's tables, and every message in them; cosmic-ray 8 works in place, starts a process a mutant, replaces
 each operator by eleven others (`|` of annotations too) and removes no `raise`.
 """
@@ -54,7 +54,7 @@ TESTS = {
     "tasks/privacy/ledger.py": [*_LEDGER, f"{_PRIVACY}ledger_properties.py", f"{_PRIVACY}ledger_races.py"],
     "tasks/privacy/ledger_replay.py": _LEDGER,
     "tasks/privacy/ledger_rows.py": [*_LEDGER, f"{_PRIVACY}ledger_properties.py"],
-    "tasks/privacy/ledger_schema.py": [*_LEDGER, f"{_PRIVACY}ledger_races.py"],
+    "tasks/privacy/ledger_schema.py": [f"{_PRIVACY}ledger_schema.py", *_LEDGER, f"{_PRIVACY}ledger_races.py"],
     "tasks/privacy/ledger_state.py": [*_LEDGER, f"{_PRIVACY}ledger_properties.py"],
     "tasks/privacy/guard.py": [f"{_PRIVACY}{name}.py" for name in ("events", "statement", "accounting")],
     "tasks/privacy/keys.py": [f"{_PRIVACY}keys.py"],

@@ -183,6 +183,11 @@ def test_the_words_name_the_bound_that_decided(change, gate, words):
     assert words in reason(decide(**change), gate).words
 
 
+@pytest.mark.parametrize(("run", "ledger"), [(1e-7, 1e-6), (1e-6, 1e-7)])
+def test_of_two_deltas_the_larger_is_the_number_that_is_judged(run, ledger):
+    assert reason(decide(delta=run, ledger_delta=ledger), "delta").number == 1e-6
+
+
 @pytest.mark.parametrize("policy", [{"min_auc": 0.5}, {"min_auc": 0.999}, {"max_auc_drop": 0}, {"max_auc_drop": 0.5}])
 def test_the_bounds_of_a_limit_are_limits_themselves(policy):
     assert check_policy(policy) == policy
