@@ -1,6 +1,7 @@
 """Epsilon agrees with independent figures, and whatever cannot be computed counts as over budget."""
 
 import json
+import logging
 import math
 import threading
 from pathlib import Path
@@ -263,6 +264,20 @@ def test_an_order_that_does_not_converge_or_overflows_is_used_up_not_free() -> N
     assert rdp_units([sampled(0.5, 1e-3, 10**6)], [2.0]) == (UNITS_LIMIT,)
     # Fractional orders next to 1 do not converge here, and the library drops them.
     assert rdp_units([sampled(0.05, 0.8, 60)], [1.1])[0] == UNITS_LIMIT
+
+
+def test_an_order_that_does_not_converge_is_no_warning_and_other_warnings_are_as_before(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logger = logging.getLogger("absl")
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    try:
+        rdp_units([sampled(0.05, 0.8, 60)], [1.1])
+        assert [record for record in caplog.records if record.name == "absl"] == []
+        assert logger.level == logging.INFO
+    finally:
+        logger.setLevel(before)
 
 
 def test_a_cost_below_double_precision_is_charged_upwards() -> None:

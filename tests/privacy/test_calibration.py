@@ -76,6 +76,18 @@ def test_an_impossible_target_is_refused_with_its_mend(
         calibrate_noise(**arguments)
 
 
+def test_a_wrong_rate_is_named_before_anything_is_computed() -> None:
+    with pytest.raises(ConfigurationError, match="sampling_rate"):
+        calibrate_noise(epsilon=0.5, delta=1e-5, sampling_rate=1.5, steps=10, others=(Gaussian(noise_multiplier=5.0),))
+
+
+def test_releases_that_use_the_whole_target_leave_none_for_the_training() -> None:
+    moments = Gaussian(noise_multiplier=8.0)
+    whole = pld_epsilon(mechanisms=[moments], delta=1e-5)
+    with pytest.raises(BudgetError, match="alone"):
+        calibrate_noise(epsilon=whole, delta=1e-5, sampling_rate=0.1, steps=10, others=(moments,))
+
+
 @pytest.mark.parametrize("guess", [0.5, 0.99, 1.0, 1.01, 2.0])
 @pytest.mark.parametrize("power", [0.2, 1.0, 5.0])
 def test_the_walk_ends_at_the_least_multiple_from_any_guess(guess: float, power: float) -> None:
@@ -86,3 +98,42 @@ def test_the_walk_ends_at_the_least_multiple_from_any_guess(guess: float, power:
 
 def test_the_walk_survives_a_curve_that_is_zero() -> None:
     assert calibration._least_on_grid(lambda index: 0.0 if index >= 3 else 2.0, 1.0, 0.0005, 1.0) == 0.0003
+
+
+@pytest.mark.parametrize(
+    ("target", "low", "high"), [(0.3, 2.0, 4.0), (1.0, 0.5, 1.0), (2.0, 0.25, 0.5), (0.5, 1.0, 2.0), (5.0, 0.125, 0.25)]
+)
+def test_the_search_starts_from_two_neighbouring_powers_of_two(target: float, low: float, high: float) -> None:
+    assert calibration._bracket(lambda sigma: 1 / sigma, target) == (low, high)
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_the_rough_search_finds_the_root_to_one_per_cent_and_the_power_at_it(power: float) -> None:
+    root, found = calibration._rough(lambda sigma: (sigma / 3.3) ** -power, 1.0)
+    assert root == pytest.approx(3.3, rel=0.011)
+    assert found == pytest.approx(power, rel=1e-6)
+
+
+@pytest.mark.parametrize("guess", [1.96, 2.0, 2.04])
+def test_two_corrections_bring_a_guess_next_to_the_answer(guess: float) -> None:
+    asked: list[int] = []
+
+    def curve(index: int) -> float:
+        asked.append(index)
+        return (index / 10_000) ** -2.0
+
+    assert calibration._least_on_grid(curve, 0.25, guess, 2.0) == 2.0
+    assert len(asked) == len(set(asked)) <= 5
+    assert all(abs(index - 20_000) <= 2 for index in asked[1:])
+
+
+@pytest.mark.parametrize("least", [1, 2, 3, 1000, 100_000])
+def test_the_walk_doubles_its_steps_so_that_a_far_answer_is_near(least: int) -> None:
+    asked: list[int] = []
+
+    def curve(index: int) -> float:  # flat, so that the corrections lead nowhere
+        asked.append(index)
+        return 1.0 if index >= least else 1.0000001
+
+    assert calibration._least_on_grid(curve, 1.0, 0.1, 1.0) == least / 10_000
+    assert len(set(asked)) <= 40

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from configs.errors import BudgetError
+from tasks.privacy import refusal as refusals
+from tasks.privacy.budget import added
 from tasks.privacy.events import Gaussian, Mechanism, SampledGaussian, prefix
 from tasks.privacy.refusal import amount
 
@@ -30,6 +32,8 @@ def test_a_run_over_budget_is_refused_with_requested_remaining_difference_and_me
     requested, remaining, difference = (
         float(found) for found in re.findall(r"(?:Requested: epsilon|remaining:|difference:) ([\d.e-]+)", text)
     )
+    with_it = before[0].rule.used_epsilon(added(before[0].spent, desk.cost(1001)))
+    assert requested == pytest.approx(with_it - before[0].used_epsilon, abs=1e-4)
     assert remaining == pytest.approx(before[0].remaining_epsilon, abs=1e-4)
     assert difference == pytest.approx(requested - remaining, abs=2e-4)
     assert difference > 0
@@ -75,7 +79,31 @@ def test_tiny_amounts_are_shown_as_what_they_are() -> None:
 
 def test_concurrent_runs_count_at_their_worst_case(desk: Any) -> None:
     held = [desk.reserve(f"attempt-{number}") for number in range(6)]
+    desk.claim(held[1], 1)  # five are reserved and one is running
     with pytest.raises(BudgetError, match="6 other runs not finished"):
         desk.reserve("attempt-7")
     desk.abandon(held[0], reason="not needed")
     desk.reserve("attempt-8")
+
+
+@pytest.mark.parametrize("total", [1, 2, 7, 1001])
+def test_the_number_of_steps_that_fit_is_exact(total: int) -> None:
+    for most in {0, 1, total // 2, total - 1}:
+        if most < total:
+            assert refusals._most_claims(lambda claims, most=most: claims <= most, total) == most
+
+
+@pytest.mark.parametrize("least", [1.0, 1.0005, 1.5, 37.0, 999.0, 1000.0])
+def test_the_noise_that_would_do_is_at_most_a_thousandth_above_the_least(least: float) -> None:
+    found = refusals._least_noise(lambda scale: scale >= least)
+    assert found is not None
+    assert least <= found <= least * 1.001 * 1.001
+
+
+def test_where_a_thousand_times_the_noise_is_not_enough_none_is_named() -> None:
+    assert refusals._least_noise(lambda scale: scale > 1000.0) is None
+
+
+@pytest.mark.parametrize(("epsilon", "shown"), [(0.001, "0.0010"), (-0.001, "-0.0010"), (0.00099, "9.900e-04")])
+def test_an_amount_changes_its_spelling_at_a_thousandth(epsilon: float, shown: str) -> None:
+    assert amount(epsilon) == shown

@@ -52,6 +52,7 @@ def test_epsilon_never_stands_without_delta_and_the_unit(made: DpStatement) -> N
         assert made.unit in text
         assert text.count(". ") == 0  # one sentence
         assert text.endswith(".")
+        assert "None" not in text
     assert {"dp.epsilon", "dp.delta", "dp.unit", "dp.adjacency"} <= made.tags().keys()
 
 
@@ -59,6 +60,29 @@ def test_a_shown_epsilon_is_rounded_up_never_down() -> None:
     assert "epsilon 3.000 at delta" in statement().plain()
     assert statement(epsilon=1.0001).tags()["dp.epsilon"] == "1.001"
     assert statement(epsilon=0.000123).tags()["dp.epsilon"] == "0.00013"
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "shown"),
+    [
+        (0.0, "0.000"),
+        (2.0, "2.000"),
+        (0.01, "0.010"),
+        (0.0101, "0.011"),
+        (0.00991, "0.0100"),
+        (0.00123, "0.0013"),
+        (0.001, "0.0010"),
+        (1.01e-7, "0.00000011"),
+    ],
+)
+def test_a_small_epsilon_is_shown_with_two_digits_that_say_something(epsilon: float, shown: str) -> None:
+    assert statement(epsilon=epsilon).tags()["dp.epsilon"] == shown
+
+
+def test_one_row_a_person_and_all_of_the_guarantee_used_are_claims_too() -> None:
+    made = statement(rows_per_unit=1, ledger_used=8.0)
+    assert (made.tags()["dp.unit.max_rows"], made.ledger_remaining) == ("1", 0.0)
+    assert statement(ledger_used=7.5).ledger_remaining == 0.5
 
 
 def test_a_row_level_claim_says_what_a_person_gets() -> None:
