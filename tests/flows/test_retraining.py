@@ -21,6 +21,7 @@ from configs.errors import BudgetError, ConfigurationError, DataError, InternalE
 from tasks.data import simulate
 from tasks.privacy.events import Gaussian
 from tasks.privacy.ledger import Ledger
+from tasks.registry.tracking import Store, connected
 
 pytestmark = [pytest.mark.orchestration, pytest.mark.usefixtures("prefect_api")]
 ROOT = Path(__file__).parents[2]
@@ -46,7 +47,6 @@ def kinds(home: Path) -> list[str]:
 
 def champion(home: Path) -> str | None:
     from tasks.registry import aliases
-    from tasks.registry.tracking import Store
 
     holder = aliases.champion(store=Store.at(home), name="readmission")
     return None if holder is None else holder.version
@@ -81,8 +81,9 @@ def test_the_registered_model_takes_raw_records_in_a_fresh_process_and_scores_as
     retrain(small())
     frame = simulate.discharges(rows=1000, seed=7)
     frame.to_parquet(tmp_path / "frame.parquet")
-    mlflow.set_tracking_uri(f"sqlite:///{home}/mlflow.db")
-    here = mlflow.pyfunc.load_model("models:/readmission@champion").predict(frame)["probability"].to_numpy()
+    with connected(Store.at(home)) as mlflow_here:
+        model = mlflow_here.pyfunc.load_model("models:/readmission@champion")
+    here = model.predict(frame)["probability"].to_numpy()
     code = (
         "import mlflow, pandas, sys; mlflow.set_tracking_uri(sys.argv[1]);"
         "m = mlflow.pyfunc.load_model('models:/readmission@champion'); f = pandas.read_parquet(sys.argv[2]);"

@@ -138,6 +138,32 @@ def test_accountants_that_disagree_give_no_figure(monkeypatch: pytest.MonkeyPatc
         pld_epsilon(mechanisms=[sampled(0.001, 100.0, 1)], delta=1e-5)
 
 
+def test_pld_may_exceed_rdp_by_one_cell_of_the_grid_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 2.0 * (1 + 1e-6) + 1e-3
+    monkeypatch.setattr(accounting, "_rdp_epsilon", lambda *_: 2.0)
+    monkeypatch.setattr(accounting, "epsilon_on_grid", lambda *_, **__: most)
+    assert pld_epsilon(mechanisms=[sampled()], delta=1e-5, interval=1e-3) == most
+    monkeypatch.setattr(accounting, "epsilon_on_grid", lambda *_, **__: math.nextafter(most, 3))
+    with pytest.raises(AccountingError, match="disagree"):
+        pld_epsilon(mechanisms=[sampled()], delta=1e-5, interval=1e-3)
+
+
+def test_a_figure_is_refined_up_to_an_rdp_epsilon_of_1_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    grids: list[float] = []
+
+    def figure(*_: object, delta: float, interval: float) -> float:
+        grids.append(interval)
+        return 1.0 if interval <= 1e-5 else 9.9
+
+    monkeypatch.setattr(accounting, "_rdp_epsilon", lambda *_: 1.0)
+    monkeypatch.setattr(accounting, "epsilon_on_grid", figure)
+    assert pld_epsilon(mechanisms=[sampled()], delta=1e-5) == 1.0
+    monkeypatch.setattr(accounting, "_rdp_epsilon", lambda *_: 0.5)
+    with pytest.raises(AccountingError, match="disagree"):
+        pld_epsilon(mechanisms=[sampled()], delta=1e-5)
+    assert grids == [1e-4, 1e-5] * 2
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -0.1, None])
 def test_a_figure_that_is_no_epsilon_reads_as_over_budget(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
     monkeypatch.setattr(accounting, "epsilon_on_grid", lambda *_, **__: value)
