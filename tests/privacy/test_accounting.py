@@ -230,8 +230,21 @@ def test_the_path_ends_at_the_figure_of_the_run_and_only_rises() -> None:
     assert path[-1] == pytest.approx(pld_epsilon(mechanisms=[moments, run], delta=1e-6), abs=1e-12)
 
 
+def test_a_run_without_steps_has_a_path_of_its_releases_alone() -> None:
+    release = Gaussian(noise_multiplier=8.0)
+    path = epsilon_path(mechanisms=[release], delta=1e-6, steps=[0])
+    assert path == [pytest.approx(pld_epsilon(mechanisms=[release], delta=1e-6), abs=1e-12)]
+
+
 def test_a_path_outside_the_run_is_refused() -> None:
-    for mechanisms, steps in (([sampled()], [1001]), ([sampled()], [-1]), ([sampled(), sampled()], [1])):
+    release = Gaussian(noise_multiplier=8.0)
+    for mechanisms, steps in (
+        ([sampled()], [1001]),
+        ([sampled()], [-1]),
+        ([sampled()], [1, 1001]),
+        ([sampled(), sampled()], [1]),
+        ([release], [1]),
+    ):
         with pytest.raises(ConfigurationError, match="steps in"):
             epsilon_path(mechanisms=mechanisms, delta=1e-5, steps=steps)
 
@@ -258,6 +271,18 @@ def test_a_release_over_all_rows_moves_by_all_of_a_persons_rows() -> None:
     value = person_epsilon(mechanism=run, others=[moments], rows=4, delta=1e-5)
     alone = Gaussian(noise_multiplier=5.0)  # 40 / √4 / 4 = 20 / 4 = 5
     assert value == pytest.approx(pld_epsilon(mechanisms=[alone, alone], delta=1e-5), abs=2e-3)
+
+
+def test_the_grid_of_a_persons_figure_is_laid_out_for_all_of_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def grid(mechanisms: Any, interval: float) -> float:
+        asked.extend(mechanism.noise_multiplier for mechanism in mechanisms)
+        return losses.interval_for(mechanisms, interval)
+
+    monkeypatch.setattr(accounting, "interval_for", grid)
+    person_epsilon(mechanism=sampled(1.0, 40.0, 4), others=[Gaussian(noise_multiplier=20.0)], rows=4, delta=1e-5)
+    assert asked == [10.0, 5.0]
 
 
 @pytest.mark.parametrize("rows", [0, -1, 1.5, True])
@@ -290,6 +315,16 @@ def test_an_order_that_does_not_converge_or_overflows_is_used_up_not_free() -> N
     assert rdp_units([sampled(0.5, 1e-3, 10**6)], [2.0]) == (UNITS_LIMIT,)
     # Fractional orders next to 1 do not converge here, and the library drops them.
     assert rdp_units([sampled(0.05, 0.8, 60)], [1.1])[0] == UNITS_LIMIT
+
+
+def test_an_order_that_one_mechanism_uses_up_is_used_up_for_the_run() -> None:
+    assert rdp_units([Gaussian(noise_multiplier=3.0), sampled(0.05, 0.8, 60)], [1.1]) == (UNITS_LIMIT,)
+
+
+def test_a_divergence_that_is_negative_by_rounding_alone_is_charged_as_the_least() -> None:
+    assert accounting._resolved(-1e-14) == accounting._resolved(0.0) == 1e-14
+    with pytest.raises(AccountingError):
+        accounting._resolved(math.nextafter(-1e-14, -1))
 
 
 def test_an_order_that_does_not_converge_is_no_warning_and_other_warnings_are_as_before(
