@@ -137,3 +137,26 @@ def test_the_walk_doubles_its_steps_so_that_a_far_answer_is_near(least: int) -> 
 
     assert calibration._least_on_grid(curve, 1.0, 0.1, 1.0) == least / 10_000
     assert len(set(asked)) <= 40
+
+
+def test_a_tiny_guess_never_asks_what_no_noise_at_all_would_cost() -> None:
+    asked: list[int] = []
+
+    def curve(index: int) -> float:
+        asked.append(index)
+        return 1.0 if index >= 2 else 1.5
+
+    assert calibration._least_on_grid(curve, 1.0, 1e-6, 1.0) == 0.0002
+    assert min(asked) >= 1
+
+
+@pytest.mark.parametrize("guess", [0.0001, 0.0002, 0.0003, 0.0007])
+def test_the_walk_may_end_at_the_least_multiple_of_all(guess: float) -> None:
+    asked: list[int] = []
+
+    def curve(index: int) -> float:
+        asked.append(index)
+        return 1.0
+
+    assert calibration._least_on_grid(curve, 1.0, guess, 1.0) == 0.0001
+    assert min(asked) == 1

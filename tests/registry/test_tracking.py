@@ -297,3 +297,18 @@ def test_a_store_that_cannot_be_written_is_told_before_anything_is_spent(tmp_pat
     (tmp_path / "mlflow.db").write_text("no database")
     with pytest.raises(ConfigurationError, match=r"cannot be reached or written .*; nothing was spent"):
         reach(Store.at(tmp_path), experiment="reached")
+
+
+def test_a_database_that_has_every_table_but_an_older_version_is_migrated_once(tmp_path, monkeypatch):
+    from mlflow.store.db import utils as tables
+
+    older = Store.at(tmp_path)
+    prepare(older)
+    migrated = []
+    monkeypatch.setattr(tables, "_upgrade_db", lambda engine: migrated.append(str(engine.url)))
+    prepare(older)
+    assert migrated == []
+    with sqlite3.connect(tmp_path / "mlflow.db") as database:
+        database.execute("update alembic_version set version_num = 'older'")
+    prepare(older)
+    assert migrated == [older.uri]
