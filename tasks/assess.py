@@ -13,13 +13,13 @@ from safetensors.torch import load_file
 from tasks.data import encoding, labels, split
 from tasks.data.workfolder import read_frame
 from tasks.dpsgd import networks
-from tasks.fairness import metrics
 from tasks.handover import Assessed, Estimate, Records, Run, Trained
 from tasks.planning import part_of, store_of
 from tasks.policy import step
 from tasks.progress import report
 from tasks.registry import aliases
 from tasks.registry.evidence import Missing
+from tasks.statistics import roc
 
 
 @step
@@ -28,7 +28,7 @@ def assess(run: Run, records: Records, trained: Trained) -> Assessed:
     frame = part_of(read_frame(records.path), run, split.AUDIT)
     persons = split.persons_of(frame, column=data.person).to_numpy()
     outcome, scores = labels.binary(frame, **data.label.model_dump()), _scores(trained, frame)
-    auc = _estimate(metrics.auc(labels=outcome, scores=scores, clusters=persons))
+    auc = _estimate(roc.auc(labels=outcome, scores=scores, clusters=persons))
     champion, drop = _against_champion(run, trained, frame, outcome, scores, persons)
     report(step="assess", note="hold-out scored")
     return Assessed(auc=auc, champion=champion, auc_drop=drop)
@@ -60,14 +60,14 @@ def _against_champion(
     if isinstance(theirs, Missing):
         return holder.version, Estimate(value=None, lower=None, upper=None, why=theirs.why)
     return holder.version, _estimate(
-        metrics.auc_difference(labels=outcome, scores_a=theirs, scores_b=scores, clusters=persons)
+        roc.auc_difference(labels=outcome, scores_a=theirs, scores_b=scores, clusters=persons)
     )
 
 
-def _estimate(found: metrics.AucEstimate | metrics.AucDifference | metrics.Undefined) -> Estimate:
+def _estimate(found: roc.AucEstimate | roc.AucDifference | roc.Undefined) -> Estimate:
     """To four decimals, for more would tell single rows; bounds outwards, so that rounding passes no gate."""
-    if isinstance(found, metrics.Undefined):
+    if isinstance(found, roc.Undefined):
         return Estimate(value=None, lower=None, upper=None, why=found.reason)
-    value = found.auc if isinstance(found, metrics.AucEstimate) else found.difference
+    value = found.auc if isinstance(found, roc.AucEstimate) else found.difference
     lower, upper = math.floor(found.lower * 1e4) / 1e4, math.ceil(found.upper * 1e4) / 1e4
     return Estimate(value=round(value, 4), lower=lower, upper=upper)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from tasks.fairness.metrics import AucDifference, AucEstimate, Undefined, auc, auc_difference
+from tasks.statistics.roc import AucDifference, AucEstimate, Undefined, auc, auc_difference
 
 
 def difference(labels, a, b, clusters=None, level=0.95) -> AucDifference:

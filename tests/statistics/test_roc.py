@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu
 
 from configs.errors import InternalError
-from tasks.fairness.metrics import AucEstimate, Undefined, auc
+from tasks.statistics.roc import AucEstimate, Undefined, auc
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "values.json"
 

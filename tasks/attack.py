@@ -1,0 +1,1 @@
+"""Attack: membership inference against the new network, beside what epsilon allows."""
