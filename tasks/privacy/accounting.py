@@ -209,16 +209,25 @@ def person_epsilon(*, mechanism: SampledGaussian, others: Sequence[Mechanism] = 
         AccountingError: it cannot be computed; counts as over budget. ConfigurationError: rows < 1.
     """
     delta = checked_delta(delta)
+
+    def compute() -> float:
+        return person_loss(mechanism=mechanism, others=others, rows=rows).get_epsilon_for_delta(delta)
+
+    return checked_epsilon(what="a person's epsilon", value=guarded(what="a person's epsilon", compute=compute))
+
+
+def person_loss(*, mechanism: SampledGaussian, others: Sequence[Mechanism] = (), rows: int) -> Loss:
+    """The privacy loss distribution behind `person_epsilon`. Unguarded: callers guard it.
+
+    Raises:
+        ConfigurationError: rows < 1.
+    """
     runs = _validated([mechanism, *others])
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigurationError(f"rows = {rows!r} must be an integer ≥ 1; see privacy.max_rows_per_person")
-
-    def compute() -> float:
-        narrowed = [Gaussian(noise_multiplier=run.noise_multiplier / rows) for run in runs]
-        interval = interval_for(narrowed, _PERSON_INTERVAL)
-        return composed([_person_loss(run, rows, interval) for run in runs]).get_epsilon_for_delta(delta)
-
-    return checked_epsilon(what="a person's epsilon", value=guarded(what="a person's epsilon", compute=compute))
+    narrowed = [Gaussian(noise_multiplier=run.noise_multiplier / rows) for run in runs]
+    interval = interval_for(narrowed, _PERSON_INTERVAL)
+    return composed([_person_loss(run, rows, interval) for run in runs])
 
 
 def _person_loss(mechanism: Mechanism, rows: int, interval: float) -> Loss:

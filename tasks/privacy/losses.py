@@ -34,6 +34,10 @@ class Loss(Protocol):
         """The least ε ≥ 0 at `delta`; infinite when there is none."""
         ...
 
+    def get_delta_for_epsilon(self, epsilon: Sequence[float]) -> Sequence[float]:
+        """δ(ε) at each ε, the larger of adding and removing."""
+        ...
+
 
 def interval_for(mechanisms: Sequence[Mechanism], interval: float) -> float:
     """The grid that is used: `interval`, or a coarser (larger epsilon, still valid) one where σ is tiny.
@@ -81,8 +85,10 @@ def composed(losses: Sequence[Loss]) -> Loss:
 
 def epsilon_on_grid(mechanisms: Sequence[Mechanism], *, delta: float, interval: float) -> float:
     """Epsilon of the composition at `delta`; exactly 0 for no mechanism. Unchecked: callers guard it."""
-    if not mechanisms:
-        return 0.0
+    return float(total_loss(mechanisms, interval=interval).get_epsilon_for_delta(delta)) if mechanisms else 0.0
+
+
+def total_loss(mechanisms: Sequence[Mechanism], *, interval: float) -> Loss:
+    """The distribution of the composition of at least one mechanism. Unguarded: callers guard it."""
     grid = interval_for(mechanisms, interval)
-    total = composed([loss_of(mechanism, interval=grid) for mechanism in mechanisms])
-    return float(total.get_epsilon_for_delta(delta))
+    return composed([loss_of(mechanism, interval=grid) for mechanism in mechanisms])
