@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from configs.feature_schema import Exclusion, Feature, Label
-from configs.section import Count, Name, Section, Share, Values
+from configs.section import Count, Faults, Name, Section, Share, Values
 
 
 class CsvSource(Section):
@@ -128,18 +128,18 @@ class Data(Section):
     def _no_leak(cls, value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
         label = info.data.get("label")
         taken = {info.data.get("person"): "data.person", label.column if label else None: "data.label.column"}
-        for name in value:
-            if name in taken:
-                raise ValueError(f"must not hold `{name}`: it is {taken[name]}")
+        found = [f"must not hold `{name}`: it is {taken[name]}" for name in value if name in taken]
         pairs = set[frozenset[str]]()
         for name, feature in value.items():
             for partner in feature.crossed_with:
                 pair = frozenset((name, partner))
                 if partner not in value or partner == name:
-                    raise ValueError(f"{name}.crossed_with names `{partner}`, which is no other feature")
-                if pair in pairs:
-                    raise ValueError(f"{name}.crossed_with names `{partner}`, which is crossed with it already")
+                    found.append(f"{name}.crossed_with names `{partner}`, which is no other feature")
+                elif pair in pairs:
+                    found.append(f"{name}.crossed_with names `{partner}`, which is crossed with it already")
                 pairs.add(pair)
+        if found:
+            raise Faults(*found)
         return value
 
     @field_validator("checks")
@@ -149,16 +149,26 @@ class Data(Section):
         if features is None or label is None:
             return value
         known = {*features, label.column, info.data.get("person"), *value.unique, "default"}
-        for name in value.max_missing:
-            if name not in known:
-                raise ValueError(f"max_missing names `{name}`, which is no feature, label or person")
-        for name in value.groups.columns if value.groups else ():
-            if name not in features or features[name].kind != "category":
-                raise ValueError(f"groups.columns names `{name}`, which is no category feature")
+        found = [
+            f"max_missing names `{name}`, which is no feature, label or person"
+            for name in value.max_missing
+            if name not in known
+        ]
+        found += [
+            f"groups.columns names `{name}`, which is no category feature"
+            for name in (value.groups.columns if value.groups else ())
+            if name not in features or features[name].kind != "category"
+        ]
+        if found:
+            raise Faults(*found)
         return value
 
+    def code_books(self) -> dict[str, tuple[str, ...]]:
+        """Public values of every category feature, by column."""
+        return {name: feature.values for name, feature in self.features.items() if feature.kind == "category"}
+
     def columns(self) -> list[str]:
-        """Every column that is read, each once: nothing else of a record leaves its source."""
+        """Every column that training and its checks read, each once."""
         wanted = [
             self.person,
             self.label.column,

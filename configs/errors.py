@@ -18,6 +18,17 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 
+def printable(text: str) -> str:
+    r"""One line that a terminal shows as it is: what does not print (control characters, line breaks) is escaped.
+
+    Names that a file brings along may hold commands to the terminal.
+
+    >>> print(printable("a\x1b[2J\nb ü"))
+    a\x1b[2J\nb ü
+    """
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
 class DiscreetError(Exception):
     """Base of every error that Discreet raises on purpose."""
 
@@ -44,7 +55,7 @@ class ConfigurationError(DiscreetError):
             faults: one sentence a fault, each naming key, value, bound and mend.
         """
         count = f"{len(faults)} fault{'s' if len(faults) != 1 else ''}"
-        return cls("\n".join([f"{source}: {count}", *(f"  - {fault}" for fault in faults)]))
+        return cls("\n".join([f"{printable(source)}: {count}", *(f"  - {printable(fault)}" for fault in faults)]))
 
 
 class DataError(DiscreetError):

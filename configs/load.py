@@ -6,22 +6,20 @@ asks for, so `No`, `01` and `[70-80)` in a code book stay text and `1e-6` is a n
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from configs.errors import ConfigurationError
+from configs.faults import faults_of
 from configs.runtime_schema import Runtime
 from configs.schema import Config
-from configs.yaml_text import dotted, read_text
+from configs.yaml_text import read_text
 
 MAX_BYTES = 1_000_000
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -99,85 +97,9 @@ def _parse(source: str, text: str, model: type[_Model], environment: Mapping[str
     try:
         parsed = model.model_validate(raw, context=sections)
     except ValidationError as error:
-        faults += [_fault(item, raw, sections, lines) for item in error.errors(include_url=False)]
+        for item in error.errors(include_url=False):
+            faults += faults_of(item, raw=raw, sections=sections, lines=lines)
         raise ConfigurationError.of(source, faults) from None
     if faults:
         raise ConfigurationError.of(source, faults)
     return parsed
-
-
-def _fault(
-    item: ErrorDetails,
-    raw: Any,
-    sections: Mapping[int, type[BaseModel]],
-    lines: Mapping[tuple[str | int, ...], int],
-) -> str:
-    path, holders = _walk(item["loc"], raw)
-    key, kind = dotted(path), item["type"]
-    line = next((lines[path[:end]] for end in range(len(path), -1, -1) if path[:end] in lines), 1)
-    section, field, present = _owner(path, holders, sections)
-    if kind == "extra_forbidden":
-        known = set(section.model_fields) if section is not None else set[str]()
-        close = difflib.get_close_matches(str(path[-1]), sorted(known - present), n=1, cutoff=0.5)
-        mend = f"did you mean `{close[0]}`?" if close else f"known keys: {', '.join(sorted(known))}"
-        return f"line {line}: {key} is an unknown key; {mend}"
-    description = (
-        section.model_fields[field].description if section is not None and field in section.model_fields else None
-    )
-    about = f" ({description})" if description else ""
-    if kind == "missing":
-        return f"line {line}: {key} is missing{about}"
-    if kind in {"union_tag_not_found", "union_tag_invalid"}:
-        expected = str(item.get("ctx", {}).get("expected_tags", ""))
-        return f"line {line}: {key}.kind must be {'one of ' + expected if expected else 'given'}{about}".replace(
-            "'", "`"
-        )
-    return f"line {line}: {key}{_shown(item['input'], path)} {_words(item['msg'])}{about}"
-
-
-def _words(message: str) -> str:
-    message = message.removeprefix("Value error, ")
-    message = message[0].lower() + message[1:]
-    message = re.sub(r", unable to parse string as (an? )?\w+", "", message)
-    return message.replace("input should be", "must be").replace(
-        "must be a valid dictionary", "must hold keys and values"
-    )
-
-
-def _owner(
-    path: tuple[str | int, ...], holders: list[Any], sections: Mapping[int, type[BaseModel]]
-) -> tuple[type[BaseModel] | None, str, set[str]]:
-    """The innermost section on the path, its field that the path goes through, and the keys that it was given."""
-    for part, holder in zip(reversed(path), reversed(holders), strict=True):
-        if id(holder) in sections:
-            return sections[id(holder)], str(part), set(holder)
-    return None, "", set()
-
-
-def _walk(location: tuple[str | int, ...], raw: Any) -> tuple[tuple[str | int, ...], list[Any]]:
-    """The path in the file for pydantic's location, which also names kinds; and what holds each part of it."""
-    path: list[str | int] = []
-    holders: list[Any] = []
-    current: Any = raw
-    for part in location:
-        inside = _mapping(current)
-        if part == "[key]" or (inside is not None and part not in inside and inside.get("kind") == part):
-            continue
-        path.append(part)
-        holders.append(current)
-        try:
-            current = current[part]
-        except (KeyError, IndexError, TypeError):
-            current = None
-    return tuple(path), holders
-
-
-def _mapping(value: Any) -> dict[object, object] | None:
-    return cast("dict[object, object]", value) if isinstance(value, dict) else None
-
-
-def _shown(value: Any, path: tuple[str | int, ...]) -> str:
-    if isinstance(value, (dict, list, tuple, BaseModel)) or path[-1:] in {("url",), ("query",)}:
-        return ""
-    text = "null" if value is None else str(value)
-    return f" = {text if len(text) <= 60 else text[:57] + '…'}"

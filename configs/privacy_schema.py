@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from configs.section import Open, Positive, Section, Slug
+from configs.section import Faults, Open, Positive, Section, Slug
 
 
 class Guarantee(Section):
@@ -83,10 +83,16 @@ class Privacy(Section):
     @classmethod
     def _within_guarantee(cls, value: RunBudget, info: ValidationInfo) -> RunBudget:
         guarantee = info.data.get("guarantee")
-        if guarantee is not None and value.epsilon > guarantee.epsilon:
-            raise ValueError(f"epsilon = {value.epsilon:g} must be at most guarantee.epsilon = {guarantee.epsilon:g}")
-        if guarantee is not None and value.delta > guarantee.delta:
-            raise ValueError(f"delta = {value.delta:g} must be at most guarantee.delta = {guarantee.delta:g}")
+        if guarantee is None:
+            return value
+        pairs = {"epsilon": (value.epsilon, guarantee.epsilon), "delta": (value.delta, guarantee.delta)}
+        found = [
+            f"{name} = {run:g} must be at most guarantee.{name} = {cap:g}"
+            for name, (run, cap) in pairs.items()
+            if run > cap
+        ]
+        if found:
+            raise Faults(*found)
         return value
 
     @field_validator("expected_batch")

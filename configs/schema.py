@@ -16,9 +16,11 @@ from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from configs.data_schema import Data
+from configs.evidence_schema import Attack, Fairness, Gates, attribute_names, group_names, number_pairs
+from configs.feature_schema import CategoryFeature, NumberFeature
 from configs.privacy_schema import Privacy
 from configs.section import Open, Positive, Section, Slug
 
@@ -78,31 +80,6 @@ class Training(Section):
     )
 
 
-class Gates(Section):
-    """Limits that a model must be shown to keep before it is promoted; at least one."""
-
-    model_config = ConfigDict(validate_default=False)
-
-    min_auc: Annotated[float, Field(ge=0.5, le=0.999, allow_inf_nan=False)] | None = Field(
-        default=None, description="the lower 95 % bound of the test AUC must reach it"
-    )
-    max_auc_drop: Annotated[float, Field(ge=0, le=0.5, allow_inf_nan=False)] | None = Field(
-        default=None,
-        description="the upper 95 % bound of the loss in AUC against the champion, on the same rows, must stay within it",
-    )
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_null(cls, value: object) -> object:
-        if value is None:
-            raise ValueError("must be a number: a limit of null would gate nothing; leave the key out instead")
-        return value
-
-    def policy(self) -> dict[str, float]:
-        """The limits that are set."""
-        return {name: value for name, value in self.model_dump().items() if value is not None}
-
-
 class Schedule(Section):
     """When it retrains by itself."""
 
@@ -136,7 +113,11 @@ class Config(Section):
     privacy: Privacy = Field(description="the privacy unit, the budget, and what sets epsilon")
     network: Network = Field(description="the network")
     training: Training = Field(description="the optimiser")
-    gates: Gates = Field(description="limits that a model must be shown to keep; at least one of min_auc, max_auc_drop")
+    attack: Attack = Field(default_factory=Attack, description="the membership-inference attack that it faces")
+    fairness: Fairness | None = Field(default=None, description="the groups that it is judged by")
+    gates: Gates = Field(
+        description="limits that a model must be shown to keep; at least one of min_auc, max_auc_drop, max_privacy_loss, min_group, max_gap"
+    )
     schedule: Schedule | None = Field(default=None, description="when it retrains by itself")
 
     @field_validator("privacy")
@@ -153,9 +134,55 @@ class Config(Section):
             raise ValueError("max_rows_per_person needs data.person, the column that identifies a person")
         return value
 
+    @field_validator("fairness")
+    @classmethod
+    def _groups_exist(cls, value: Fairness | None, info: ValidationInfo) -> Fairness | None:
+        data = info.data.get("data")
+        if value is None or data is None:
+            return value
+        for name, group in value.groups.items():
+            feature = data.features.get(group.column)
+            if group.column in {data.person, data.label.column}:
+                raise ValueError(f"{name}.column = {group.column} must tell a group, not the person or the label")
+            if group.bands is None:
+                if group.values is None and not isinstance(feature, CategoryFeature):
+                    raise ValueError(
+                        f"{name} needs `values` or `bands`: {group.column} is no category feature with a public code book"
+                    )
+            elif isinstance(feature, NumberFeature) and number_pairs(group.bands) is None:
+                raise ValueError(f"{name}.bands must be pairs of numbers [low, high): {group.column} is a number")
+            elif isinstance(feature, CategoryFeature):
+                listed = [text for texts in group.bands.values() for text in texts]
+                strange = [text for text in listed if text not in feature.values]
+                if strange:
+                    raise ValueError(f"{name}.bands names `{strange[0]}`, which the code book of {group.column} lacks")
+        return value
+
     @field_validator("gates")
     @classmethod
-    def _not_empty(cls, value: Gates) -> Gates:
-        if not value.policy():
+    def _not_empty(cls, value: Gates, info: ValidationInfo) -> Gates:
+        if not value.limits():
             raise ValueError("must set at least one limit: a policy without limits would promote anything")
+        if "fairness" not in info.data or "data" not in info.data:
+            return value
+        fairness, data = info.data["fairness"], info.data["data"]
+        named = {"max_privacy_loss", "min_group", "max_gap", "required", "min_count"} & set(value.policy())
+        if named and fairness is None:
+            raise ValueError(
+                f"sets {', '.join(sorted(named))}, which need `fairness.groups`: there is no group to judge"
+            )
+        if value.required:
+            known = [
+                f"{attribute}/{name}"
+                for attribute in attribute_names(fairness)
+                for name in group_names(attribute, fairness, data.code_books())
+            ]
+            strange = [name for name in value.required if name not in known]
+            if strange:
+                raise ValueError(f"required names `{strange[0]}`, which is no group; known: {', '.join(known[:20])}")
         return value
+
+    def columns(self) -> list[str]:
+        """Every column that is read, each once: nothing else of a record leaves its source."""
+        groups = self.fairness.groups.values() if self.fairness else ()
+        return list(dict.fromkeys([*self.data.columns(), *(group.column for group in groups)]))

@@ -7,6 +7,18 @@ from typing import Annotated, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
+
+class Faults(ValueError):
+    """What a check between keys found, one sentence a fault.
+
+    A sentence that begins with a key within the section, such as `epsilon = 3 must be …`, is told as a fault of it.
+    """
+
+    def __init__(self, *sentences: str) -> None:
+        super().__init__("; ".join(sentences))
+        self.sentences = sentences
+
+
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Open = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]

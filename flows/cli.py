@@ -6,20 +6,26 @@ import atexit
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 from threading import Thread
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from typer.exceptions import TyperException
 
-from configs.errors import BudgetError, ConfigurationError, DiscreetError, InternalError, UsageError
+from configs.errors import BudgetError, ConfigurationError, DiscreetError, InternalError, UsageError, printable
 from flows import environment
+from flows.newfile import new_file
+
+if TYPE_CHECKING:
+    from tasks.forecast import Forecast
 
 app = typer.Typer(
     help="Retrain models on people's records with differential privacy, and promote none whose privacy it cannot show.",
@@ -89,14 +95,8 @@ def init(
     if output is None:
         print(text, end="")
         return
-    path = Path(output)
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise UsageError(f"{output} exists; name another file, or remove it first") from None
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror}") from None
+    with new_file(Path(output)) as part:
+        part.write_text(text, encoding="utf-8")
     err.print(f"wrote {output}: answer its open questions, then discreet check {output}")
 
 
@@ -112,11 +112,9 @@ def simulate(
     path = Path(output)
     if path.suffix not in {".csv", ".parquet"}:
         raise UsageError(f"OUT = {output} must end in .csv or .parquet")
-    frame = simulation.discharges(rows=rows, seed=seed)
-    try:
-        frame.to_csv(path, index=False) if path.suffix == ".csv" else frame.to_parquet(path, index=False)
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror or 'is there such a folder?'}") from None
+    with new_file(path) as part:
+        frame = simulation.discharges(rows=rows, seed=seed)
+        frame.to_csv(part, index=False) if path.suffix == ".csv" else frame.to_parquet(part, index=False)
     err.print(f"wrote {rows:,} simulated discharges to {output}: nobody's records")
 
 
@@ -124,7 +122,8 @@ def simulate(
 def rehearse(config: ConfigPath, runtime: RuntimeName = "local", as_json: AsJson = False) -> None:
     """Try the whole pipeline on made-up rows.
 
-    Rows are made from the configuration's schema: touches no record, spends and promotes nothing.
+    Rows are made from the configuration's schema: touches no record, spends and promotes nothing. Says whether the
+    real run would fit the real ledger; exit code 0 where the pipeline ran, whatever its verdict.
     """
     _run_flow("rehearse", {"config_path": config, "runtime": runtime}, runtime=runtime, as_json=as_json)
 
@@ -142,6 +141,48 @@ def run(
     """
     parameters = {"config_path": config, "runtime": runtime, "reason": reason}
     raise typer.Exit(_run_flow("retrain", parameters, runtime=runtime, as_json=as_json))
+
+
+@app.command()
+def serve(
+    configs: Annotated[list[str], typer.Argument(metavar="CONFIG...", help="the models' YAML files")],
+    runtime: RuntimeName = "local",
+) -> None:
+    """Retrain each model on its schedule, while this command runs.
+
+    Uses the Prefect server of PREFECT_API_URL, or one of its own. What was missed is dropped, not caught up.
+    """
+    from flows import serving
+
+    serving.serve(configs, runtime=runtime, console=err)
+
+
+@app.command()
+def promote(
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="the registered model's name")],
+    version: Annotated[str, typer.Argument(metavar="VERSION", help="its version")],
+    config: Annotated[
+        str | None, typer.Option(help="a YAML file whose gates are today's; those it was last judged by when left out")
+    ] = None,
+    runtime: RuntimeName = "local",
+    reason: Annotated[str, typer.Option(help="why; kept in the ledger")] = "by hand",
+    as_json: AsJson = False,
+) -> None:
+    """Judge a registered version again, and promote it on a pass.
+
+    By the evidence that the ledger keeps; costs no privacy and reads no record. Exit code as `run`.
+    """
+    from flows import screen
+    from flows.promotion import promote_again
+
+    # without a server of one's own, Prefect's embedded one takes longer to start than the judging takes
+    judge = promote_again if "PREFECT_API_URL" in os.environ else promote_again.fn
+    result: Any = judge(model, version, config, runtime, reason)
+    if as_json:
+        _print_json(_outcome(result))
+    else:
+        screen.outcome(out, result)
+    raise typer.Exit(result.exit_code)
 
 
 @ledger_app.command("show")
@@ -176,7 +217,7 @@ def _run_flow(name: str, parameters: dict[str, str], *, runtime: str, as_json: b
 
     home = Path(load_runtime(runtime).home).expanduser().resolve()
     load(parameters["config_path"])  # a fault in the file is told at once, before anything heavy is imported
-    environment.embedded(home)
+    environment.embedded(_prefect_home(name, home))
     from contextlib import nullcontext
 
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
@@ -189,14 +230,35 @@ def _run_flow(name: str, parameters: dict[str, str], *, runtime: str, as_json: b
     # Prefect's heartbeat thread is joined in whole seconds at the end of every flow run
     with (
         temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
-        nullcontext() if as_json else screen.following(err),
+        nullcontext() if as_json else screen.following(err, rehearsal=name == "rehearse"),
     ):
         result = _orchestrated(getattr(retraining, name), parameters)
+    standing = _standing(parameters["config_path"], home) if result.rehearsal else None
     if as_json:
-        _print_json(_outcome(result))
+        _print_json(_outcome(result, standing))
     else:
-        screen.outcome(out, result)
+        screen.outcome(out, result, standing)
     return result.exit_code
+
+
+def _prefect_home(name: str, home: Path) -> Path:
+    """Where Prefect keeps its files; a rehearsal leaves none where there were none."""
+    if name != "rehearse" or "PREFECT_API_URL" in os.environ or (home / "prefect").is_dir():
+        return home
+    folder = tempfile.mkdtemp(prefix="discreet-rehearsal-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+def _standing(config_path: str, home: Path) -> Forecast | DiscreetError:
+    """How the real run would stand with the real ledger, which is only read; or why it would be refused."""
+    from configs.load import load
+    from tasks.forecast import forecast
+
+    try:
+        return forecast(load(config_path).config, home=home)
+    except DiscreetError as error:
+        return error
 
 
 def _boot_server() -> Thread | None:
@@ -245,10 +307,19 @@ def _orchestrated(flow: Any, parameters: dict[str, str]) -> Any:
     )
 
 
-def _outcome(result: Any) -> dict[str, Any]:
+def _outcome(result: Any, standing: Forecast | DiscreetError | None = None) -> dict[str, Any]:
     reasons = [dict(zip(("gate", "outcome", "words"), reason, strict=True)) for reason in result.reasons]
     plain = dataclasses.asdict(result) | {"reasons": reasons}
-    return plain | {"metrics": dict(result.metrics), "seconds": dict(result.seconds)}
+    plain |= {"metrics": dict(result.metrics), "seconds": dict(result.seconds)}
+    if standing is None:
+        return plain
+    if isinstance(standing, DiscreetError):
+        ledger, refused = {"refusal": str(standing)}, standing.exit_code
+    else:
+        names = ("known", "used_epsilon", "epsilon_after", "guarantee_epsilon", "runs_that_fit", "refusal")
+        ledger = {name: getattr(standing, name) for name in names}
+        refused = BudgetError.exit_code if standing.refusal else 0
+    return plain | {"exit_code": 0, "would_exit": refused or result.exit_code, "ledger": ledger}
 
 
 def _plain(value: Any) -> Any:
@@ -320,7 +391,8 @@ def _fail(kind: str, text: str, code: int, *, as_json: bool) -> None:
     if as_json:
         _print_json({"error": kind, "message": text, "exit_code": code})
     err.print(f"[bold red]{kind}[/] ", end="")
-    err.print(text, markup=False, soft_wrap=True)
+    # a name or a word of a file must not give orders to the terminal
+    err.print("\n".join(printable(line) for line in text.split("\n")), markup=False, soft_wrap=True)
     sys.exit(code)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 QUIET = {
     "DO_NOT_TRACK": "true",  # MLflow wants the word; Prefect takes it too
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "GX_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",

@@ -1,4 +1,4 @@
-"""Retraining: ingest → validate → train → assess → record → promote.
+"""Retraining: ingest → validate → train → attack → assess → record → promote.
 
 No parameter of the flow changes epsilon: what does is in the configuration file, under review.
 """
@@ -16,6 +16,7 @@ from prefect.artifacts import create_markdown_artifact
 
 from configs.errors import DiscreetError
 from tasks.assess import assess
+from tasks.attack import attack
 from tasks.handover import Outcome, Run
 from tasks.ingest import ingest
 from tasks.opening import opened
@@ -62,9 +63,10 @@ def _chain(run: Run) -> Outcome:
     validation = watch("validate", lambda: validate(run, records))
     trained = watch("train", lambda: train(run, records))
     with _charged(run):
-        assessed = watch("assess", lambda: assess(run, records, trained))
-        recorded = watch("record", lambda: record(run, records, validation, trained, assessed))
-        outcome = watch("promote", lambda: promote(run, validation, trained, assessed, recorded))
+        attacked = watch("attack", lambda: attack(run, records, trained))
+        assessed = watch("assess", lambda: assess(run, records, trained, attacked))
+        recorded = watch("record", lambda: record(run, records, validation, trained, attacked, assessed))
+        outcome = watch("promote", lambda: promote(run, records, validation, trained, attacked, assessed, recorded))
     create_markdown_artifact(markdown=markdown(outcome), key=f"{run.config.model.lower()}-run".replace("_", "-"))
     return replace(outcome, seconds=tuple(watch.seconds.items()))
 

@@ -19,11 +19,12 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from configs.errors import DiscreetError
 from configs.schema import Config
 from tasks import progress as reports
 from tasks.handover import Outcome
 from tasks.privacy.ledger_state import PopulationState
-from tasks.summary import MARKS, title
+from tasks.summary import MADE_UP, MARKS, title
 
 if TYPE_CHECKING:
     from tasks.forecast import Forecast
@@ -33,8 +34,10 @@ STATES = {"passed": "green", "blocked": "red", "insufficient": "yellow", "noted"
 
 
 @contextmanager
-def following(console: Console) -> Iterator[None]:
+def following(console: Console, *, rehearsal: bool = False) -> Iterator[None]:
     """One line a step on `console` while a flow runs inside, with a bar and epsilon for training."""
+    if rehearsal:
+        console.print("a rehearsal: made-up rows, and a ledger and a store that are gone afterwards")
     bar = Progress(
         SpinnerColumn(),
         TextColumn("[bold]{task.description:<9}"),
@@ -52,7 +55,8 @@ def following(console: Console) -> Iterator[None]:
         if report.done is None:
             if report.step in lines:
                 bar.remove_task(lines.pop(report.step))
-            console.print(Text.assemble(("✓ ", "green"), (f"{report.step:<9} ", "bold"), report.note))
+            note = f"would be {report.note}" if rehearsal and report.step == "promote" else report.note
+            console.print(Text.assemble(("✓ ", "green"), (f"{report.step:<9} ", "bold"), note))
             return
         if report.step not in lines:
             lines[report.step] = bar.add_task(report.step, note="", epsilon="", total=None)
@@ -63,8 +67,14 @@ def following(console: Console) -> Iterator[None]:
         yield
 
 
-def outcome(console: Console, result: Outcome) -> None:
-    """The verdict with every reason, epsilon of run and population, the test AUC, and where to look."""
+def outcome(console: Console, result: Outcome, standing: Forecast | DiscreetError | None = None) -> None:
+    """The verdict with every reason, epsilon of run and population, the test AUC, and where to look.
+
+    Args:
+        console: where to print.
+        result: what the run, or the rehearsal, came to.
+        standing: of a rehearsal, how the real run would stand with the real ledger, or why it would be refused.
+    """
     metrics = dict(result.metrics)
     reasons = Table.grid(padding=(0, 2))
     for gate, state, words in result.reasons:
@@ -72,10 +82,9 @@ def outcome(console: Console, result: Outcome) -> None:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="bold")
     delta = metrics["privacy/delta"]
-    facts.add_row("this run", f"ε = {metrics['privacy/run_epsilon']:.4g} at δ = {delta:g}, for one {result.unit}")
-    used, cap = metrics["privacy/ledger_epsilon_used"], metrics["privacy/ledger_epsilon_cap"]
-    at = f"at δ = {result.guarantee_delta:g}, for one {result.unit}, over all runs"
-    facts.add_row("population", f"ε = {used:.4g} used of {cap:g} {at}")
+    this = "such a run" if result.rehearsal else "this run"
+    facts.add_row(this, f"ε = {metrics['privacy/run_epsilon']:.4g} at δ = {delta:g}, for one {result.unit}")
+    facts.add_row("population", _balance(result, metrics) if standing is None else _would_stand(standing))
     if "test/auc" in metrics:
         bounds = f"95 % from {metrics['test/auc_lower']:.4f} to {metrics['test/auc_upper']:.4f}"
         about = "on made-up rows: says nothing of your records" if result.rehearsal else f"{bounds}; not covered by ε"
@@ -85,18 +94,45 @@ def outcome(console: Console, result: Outcome) -> None:
     if not result.rehearsal:
         facts.add_row("MLflow", f"run {result.run_id}, {result.model} version {result.model_version}")
     heading = f"{result.model} {'(rehearsal)' if result.rehearsal else 'version ' + result.model_version}"
-    source = [Text("Simulated records: nobody's.", style="italic")] if result.simulated and not result.rehearsal else []
+    source = _whose(result)
+    refused = isinstance(standing, DiscreetError) or (standing is not None and bool(standing.refusal))
+    verdict = "rehearsed, but the real run would be refused" if refused else title(result).replace("`", "")
     console.print(
         Panel(
             Group(*source, Text(result.claim), Text(), reasons, Text(), facts),
-            title=Text.assemble((heading, "bold"), ": ", title(result).replace("`", "")),
+            title=Text.assemble((heading, "bold"), ": ", verdict),
             title_align="left",
-            border_style=COLOURS[result.verdict],
+            border_style="red" if refused else COLOURS[result.verdict],
             padding=(1, 2),
         )
     )
     if not result.rehearsal:  # outside the frame, on one line, to be copied
         console.print(f"mlflow ui --backend-store-uri {result.tracking_uri}", markup=False, soft_wrap=True)
+
+
+def _whose(result: Outcome) -> list[Text]:
+    if result.rehearsal:
+        return [Text(MADE_UP, style="italic")]
+    return [Text("Simulated records: nobody's.", style="italic")] if result.simulated else []
+
+
+def _balance(result: Outcome, metrics: dict[str, float]) -> str:
+    used, cap = metrics["privacy/ledger_epsilon_used"], metrics["privacy/ledger_epsilon_cap"]
+    at = f"at δ = {result.guarantee_delta:g}, for one {result.unit}, over all runs"
+    return f"ε = {used:.4g} used of {cap:g} {at}"
+
+
+def _would_stand(standing: Forecast | DiscreetError) -> str:
+    """What the real ledger would say to the real run."""
+    if isinstance(standing, DiscreetError) or standing.refusal:
+        refusal = str(standing) if isinstance(standing, DiscreetError) else standing.refusal
+        return f"the real run would be refused: {refusal}"
+    known = "" if standing.known else " (not in the ledger yet)"
+    return (
+        f"the real run would fit{known}: ε = {standing.used_epsilon:.4g} of {standing.guarantee_epsilon:g} is used so "
+        f"far, {standing.epsilon_after:.4g} with it; {standing.runs_that_fit} such run"
+        f"{'' if standing.runs_that_fit == 1 else 's'} would fit"
+    )
 
 
 def plan(console: Console, path: str, config: Config, found: Forecast) -> None:

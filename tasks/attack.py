@@ -1,1 +1,253 @@
-"""Attack: membership inference against the new network, beside what epsilon allows."""
+"""Attack: membership inference against the new network, beside what epsilon allows.
+
+What is made on the way, the twin without noise, the control and every member's score, stays in the work folder and dies
+with it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+
+from tasks import fitting
+from tasks.data import split
+from tasks.data.workfolder import read_frame
+from tasks.dpsgd.units import UnitRecords
+from tasks.handover import Attacked, Records, Run, Trained
+from tasks.membership import verdict
+from tasks.membership.blind import blind
+from tasks.membership.control import control
+from tasks.membership.metrics import evaluate, strongest
+from tasks.membership.results import AttackResult, Rate, published, published_auc
+from tasks.membership.scores import class_losses, gap_accuracy, row_losses, unit_scores
+from tasks.planning import ceiling_of, part_of, plan_of
+from tasks.policy import step
+from tasks.privacy.tradeoff import Ceiling
+from tasks.progress import report
+from tasks.registry import package
+from tasks.registry.card_content import AttackLine, AttackPanel, Figure
+from tasks.statistics.roc import AucEstimate, Undefined
+
+_SEED = 0  # of draws that may be known: blocks, halves, who is in the control, its labels
+_CEILING_RATES = tuple(10 ** (-3 + 3 * point / 40) for point in range(41))
+
+
+@step
+def attack(run: Run, records: Records, trained: Trained) -> Attacked:
+    people, spec = _people(run, records), json.loads(trained.encoding.read_text())
+    target = _Victim.of(people, run, trained.weights, spec)
+    twin, twin_weights, twin_encoding = _twin(people, run)
+    caught, ceiling = _control(target, run), ceiling_of(run.config, plan_of(run.config))
+    evidence = verdict.AttackEvidence(
+        target=target.attacked(),
+        ceiling=_allowed(ceiling),
+        control=caught,
+        blind=blind(members=target.summary("members"), non_members=target.summary("others"), seed=_SEED),
+        gap_accuracy=gap_accuracy(train_accuracy=target.accuracy("members"), test_accuracy=target.accuracy("others")),
+        max_advantage=run.config.attack.max_advantage,
+        vetoes=(),  # what is attacked is compared with what is registered where both are known, in `promote`
+    )
+    judged = verdict.judge(evidence)
+    report(step="attack", note=judged.verdict)
+    panel = _panel(run, judged, evidence, twin.attacked(), ceiling)
+    return Attacked(
+        panel=panel,
+        metrics=tuple(_metrics(panel).items()),
+        max_advantage=run.config.attack.max_advantage,
+        weights_sha256=package.weights_digest(load_file(trained.weights)),
+        twin=twin_weights,
+        twin_encoding=twin_encoding,
+    )
+
+
+def _people(run: Run, records: Records) -> dict[str, pd.DataFrame]:
+    """Rows of members, of others, and of reference points that are in no model, capped alike."""
+    frame, holdout = read_frame(records.path), run.config.data.holdout
+    parts = {"members": split.TRAIN, "others": split.AUDIT} | (
+        {"points": split.POPULATION} if holdout.population else {}
+    )
+    return {name: fitting.capped(part_of(frame, run, part), run) for name, part in parts.items()}
+
+
+@dataclass(frozen=True)
+class _Victim:
+    """A model, and everybody's rows as it takes them, by the unit that is attacked.
+
+    Attributes:
+        units: members, others and, where there are any, points: the unit is the person where there are persons.
+        logits: of each part, float64 [rows].
+    """
+
+    units: dict[str, UnitRecords]
+    logits: dict[str, NDArray[np.float64]]
+
+    @classmethod
+    def of(cls, people: dict[str, pd.DataFrame], run: Run, weights: Path, spec: dict[str, Any]) -> _Victim:
+        by_person = run.config.data.person is not None
+        units = {name: fitting.units_of(frame, run, spec, by_person=by_person) for name, frame in people.items()}
+        return cls(units, {name: fitting.logits(run, weights, part.features) for name, part in units.items()})
+
+    @cached_property
+    def owners(self) -> dict[str, NDArray[np.int64]]:
+        """The unit of each row, int64 [rows], numbered as in the index."""
+        found = {}
+        for name, part in self.units.items():
+            unit, place = np.nonzero(part.index.numpy() >= 0)
+            found[name] = np.empty(len(part.features), dtype=np.int64)
+            found[name][part.index.numpy()[unit, place]] = unit
+        return found
+
+    def attacked(self) -> AttackResult | Undefined:
+        """The strongest of the attacks by loss, and by loss within each class."""
+        labels = {name: part.labels.double().numpy() for name, part in self.units.items()}
+        plain = {name: row_losses(logits=self.logits[name], labels=labels[name]) for name in labels}
+        losses: dict[str, dict[str, NDArray[np.float64]]] = {"loss": plain}
+        if "points" in labels:
+            scaled = {
+                name: class_losses(
+                    losses=plain[name],
+                    labels=labels[name],
+                    reference_losses=plain["points"],
+                    reference_labels=labels["points"],
+                )
+                for name in ("members", "others")
+            }
+            if any(isinstance(found, Undefined) for found in scaled.values()):
+                return next(found for found in scaled.values() if isinstance(found, Undefined))
+            losses["loss within the class"] = scaled  # pyright: ignore[reportArgumentType] - none is Undefined
+        tries = {
+            name: evaluate(
+                members=unit_scores(losses=found["members"], units=self.owners["members"]),
+                non_members=unit_scores(losses=found["others"], units=self.owners["others"]),
+                seed=_SEED,
+                attacks=len(losses),
+            )
+            for name, found in losses.items()
+        }
+        return strongest(results=tries)
+
+    def accuracy(self, side: str) -> float:
+        """Share of rows that the model gets right at one half, each unit weighing the same."""
+        right = (self.logits[side] >= 0) == (self.units[side].labels.numpy() > 0.5)
+        return float(self._mean(side, right.astype(np.float64)[:, None]).mean())
+
+    def summary(self, side: str) -> NDArray[np.float64]:
+        """Each unit's mean features, mean label and number of rows: what can be known without a model."""
+        part = self.units[side]
+        columns = np.column_stack([part.features.double().numpy(), part.labels.double().numpy()])
+        return np.column_stack([self._mean(side, columns), part.counts.double().numpy()])
+
+    def _mean(self, side: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        sums = np.zeros((len(self.units[side]), values.shape[1]))
+        np.add.at(sums, self.owners[side], values)
+        return sums / self.units[side].counts.double().numpy()[:, None]
+
+
+def _twin(people: dict[str, pd.DataFrame], run: Run) -> tuple[_Victim, Path, Path]:
+    """The same recipe with clipping and no noise at all, neither in the steps nor in the moments."""
+    report(step="attack", note="the same recipe without noise")
+    plan, spec = plan_of(run.config), fitting.encoder(run)
+    rows = fitting.units_of(people["members"], run, spec, by_person=run.config.privacy.unit == "person")
+    if plan.moments_noise_multiplier is not None:
+        spec, rows = fitting.centred(plan, spec, rows, _no_claim, noise_multiplier=fitting.NO_NOISE)
+    result = fitting.fit(run, plan.without_noise(), rows, _no_claim)
+    weights, encoded = run.work / "twin.safetensors", run.work / "twin-encoding.json"
+    save_file(result.state_dict, weights)
+    encoded.write_text(json.dumps(spec), encoding="utf-8")
+    return _Victim.of(people, run, weights, spec), weights, encoded
+
+
+def _no_claim(upto: int) -> None:
+    """Nothing of the twin is released, so nothing is charged."""
+
+
+def _control(target: _Victim, run: Run) -> AttackResult | Undefined:
+    """The overfitted network that the attack must catch."""
+    report(step="attack", note="the control")
+    settings, generator = run.config.attack.control, torch.Generator().manual_seed(_SEED)
+    sides = []
+    for side in ("members", "others"):
+        units = target.units[side]
+        drawn = torch.randperm(len(units), generator=generator)[: settings.units]
+        batch = units.gather(drawn)
+        sides.append((batch.features, batch.mask))
+    return control(members=sides[0], non_members=sides[1], epochs=settings.epochs, seed=_SEED, labels=settings.labels)
+
+
+def _allowed(ceiling: Ceiling) -> verdict.Ceiling:
+    return verdict.Ceiling(
+        auc=ceiling.auc,
+        accuracy=ceiling.accuracy,
+        advantage=ceiling.advantage,
+        tpr_at_1pct=ceiling.true_positive_rate(0.01),
+        tpr_at_01pct=ceiling.true_positive_rate(0.001),
+    )
+
+
+_LINES = {
+    "auc": "AUC",
+    "accuracy": "balanced accuracy",
+    "advantage": "advantage (true positives less false positives)",
+    "tpr_at_1pct": "true positives at 1 % false positives",
+    "tpr_at_01pct": "true positives at 0.1 % false positives",
+}
+
+
+def _panel(
+    run: Run,
+    judged: verdict.AttackVerdict,
+    evidence: verdict.AttackEvidence,
+    twin: AttackResult | Undefined,
+    ceiling: Ceiling,
+) -> AttackPanel:
+    """What of it may be published: rounded, without counts, with the words of the verdict."""
+    allowed = evidence.ceiling
+    return AttackPanel(
+        verdict=judged.verdict,
+        words=judged.words,
+        unit="row" if run.config.data.person is None else "person",
+        lines=tuple(
+            AttackLine(name=words, measured=_figure(evidence.target, name), allowed=_up(getattr(allowed, name)))
+            for name, words in _LINES.items()
+        ),
+        control=_figure(evidence.control, "accuracy"),
+        blind=_figure(evidence.blind, "auc"),
+        twin=_figure(twin, "auc"),
+        roc=published(evidence.target).roc if isinstance(evidence.target, AttackResult) else (),
+        twin_roc=published(twin).roc if isinstance(twin, AttackResult) else (),
+        ceiling=tuple((rate, ceiling.true_positive_rate(rate)) for rate in _CEILING_RATES),
+    )
+
+
+def _up(number: float) -> float:
+    """To four decimals, upwards: a ceiling is never told too low."""
+    return float(np.ceil(number * 1e4) / 1e4)
+
+
+def _figure(found: AttackResult | AucEstimate | Undefined | None, name: str) -> Figure:
+    if found is None or isinstance(found, Undefined):
+        return Figure(why="not computed" if found is None else found.reason)
+    told = published_auc(found) if isinstance(found, AucEstimate) else getattr(published(found), name)
+    if not isinstance(told, Rate):
+        return Figure(why=told.reason)
+    return Figure(value=told.value, lower=told.lower, upper=told.upper)
+
+
+def _metrics(panel: AttackPanel) -> dict[str, float | None]:
+    """By the names of the tracking server; what applies and is undefined is None."""
+    found: dict[str, float | None] = {}
+    for name, line in zip(_LINES, panel.lines, strict=True):
+        figure = line.measured
+        found |= {f"attack/{name}": figure.value, f"attack/{name}_allowed": line.allowed}
+        found |= {f"attack/{name}_lower": figure.lower, f"attack/{name}_upper": figure.upper}
+    found |= {"attack/control_accuracy": panel.control.value, "attack/control_accuracy_lower": panel.control.lower}
+    return found | {"attack/blind_auc": panel.blind.value, "attack/twin_auc": panel.twin.value}

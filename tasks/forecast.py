@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -14,9 +14,15 @@ from cronsim import CronSim
 from configs.schema import Config, Schedule
 from tasks.planning import person_epsilon_of, plan_of
 from tasks.privacy.accounting import pld_epsilon, rdp_epsilon, rdp_units
-from tasks.privacy.budget import PrivacyFilter
+from tasks.privacy.budget import PrivacyFilter, added
 from tasks.privacy.events import Mechanism
 from tasks.privacy.ledger import Ledger
+from tasks.privacy.refusal import CAP, mend
+
+_NOT_FIXED = (
+    "The guarantee is not in the ledger yet: the privacy officer may still set another in privacy.guarantee, until the "
+    "first run fixes it for good"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +45,7 @@ class Forecast:
         guarantee_epsilon: the cap over all runs.
         guarantee_delta: its delta.
         used_epsilon: used so far.
+        epsilon_after: used with one such run more.
         runs_that_fit: how many such runs the ledger still admits.
         last_run: when the last of them would run, by the schedule; None without one or without a run.
         warnings: what a privacy officer should look at.
@@ -60,6 +67,7 @@ class Forecast:
     guarantee_epsilon: float
     guarantee_delta: float
     used_epsilon: float
+    epsilon_after: float
     runs_that_fit: int
     last_run: str | None
     warnings: tuple[str, ...]
@@ -98,10 +106,11 @@ def forecast(config: Config, *, home: Path, now: datetime | None = None) -> Fore
         guarantee_epsilon=rule.epsilon,
         guarantee_delta=rule.delta,
         used_epsilon=rule.used_epsilon(spent),
+        epsilon_after=rule.used_epsilon(added(spent, charge)),
         runs_that_fit=fits,
         last_run=_last_run(config.schedule, fits, now or datetime.now(UTC)),
         warnings=tuple(_warnings(config, fits, known)),
-        refusal="" if fits else _refusal(config, rule, spent, charge),
+        refusal="" if fits else _refusal(config, plan.mechanisms, rule, spent, charge, known),
     )
 
 
@@ -119,14 +128,15 @@ def _standing(config: Config, mechanisms: Sequence[Mechanism], home: Path) -> tu
                 planned_runs=privacy.guarantee.planned_runs,
             )
             return state.rule, state.spent, True
-    guarantee = privacy.guarantee
-    rule = PrivacyFilter.planned(
-        epsilon=guarantee.epsilon,
-        delta=guarantee.delta,
-        planned_runs=guarantee.planned_runs,
-        run=mechanisms,
-    )
+    rule = _planned(config, mechanisms)
     return rule, (0,) * len(rule.orders), False
+
+
+def _planned(config: Config, mechanisms: Sequence[Mechanism]) -> PrivacyFilter:
+    guarantee = config.privacy.guarantee
+    return PrivacyFilter.planned(
+        epsilon=guarantee.epsilon, delta=guarantee.delta, planned_runs=guarantee.planned_runs, run=mechanisms
+    )
 
 
 def _last_run(schedule: Schedule | None, fits: int, now: datetime) -> str | None:
@@ -146,20 +156,39 @@ def _warnings(config: Config, fits: int, known: bool) -> list[str]:
     planned = privacy.guarantee.planned_runs
     if not known and 0 < fits < planned:
         found.append(
-            f"the guarantee admits {fits} such runs, and {planned} are planned: raise it, or lower run.epsilon"
+            f"the guarantee admits {fits} such runs, and {planned} are planned: lower privacy.run.epsilon, or let the "
+            "privacy officer set another guarantee before the first run fixes it"
         )
     if privacy.unit == "row" and config.data.person is None:
         found.append("there is no data.person: the claim is about one row, and says nothing of a person with several")
     return found
 
 
-def _refusal(config: Config, rule: PrivacyFilter, spent: Sequence[int], charge: Sequence[int]) -> str:
-    used, needed = (
-        rule.used_epsilon(spent),
-        rule.used_epsilon([a + b for a, b in zip(spent, charge, strict=True)]),
-    )
+def _refusal(
+    config: Config,
+    mechanisms: Sequence[Mechanism],
+    rule: PrivacyFilter,
+    spent: Sequence[int],
+    charge: Sequence[int],
+    known: bool,
+) -> str:
+    used, needed = rule.used_epsilon(spent), rule.used_epsilon(added(spent, charge))
+    fitting = mend(mechanisms=mechanisms, delta=config.privacy.run.delta, admits=_admits(config, rule, spent, known))
+    whose = CAP if known else _NOT_FIXED
     return (
         f"population {config.privacy.population}: not one such run fits. The guarantee is ε = {rule.epsilon:g} at "
-        f"δ = {rule.delta:g}, used so far is ε = {used:.4g}, and with this run it would be ε = {needed:.4g}; "
-        "lower privacy.run.epsilon, or have the guarantee raised"
+        f"δ = {rule.delta:g}, used so far is ε = {used:.4g}, and with this run it would be ε = {needed:.4g}. "
+        f"{fitting}{whose}"
     )
+
+
+def _admits(
+    config: Config, rule: PrivacyFilter, spent: Sequence[int], known: bool
+) -> Callable[[Sequence[Mechanism]], bool]:
+    """Whether another run would fit; a population that is not known yet gets the rule that this run plans."""
+
+    def admits(run: Sequence[Mechanism]) -> bool:
+        its = rule if known else _planned(config, run)
+        return its.admits(spent=spent if known else (0,) * len(its.orders), charge=rdp_units(run, its.orders))
+
+    return admits

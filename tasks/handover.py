@@ -11,6 +11,8 @@ from pathlib import Path
 
 from configs.runtime_schema import Runtime
 from configs.schema import Config
+from tasks.fairness.suppression import PublishedReport
+from tasks.registry.card_content import AttackPanel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +132,27 @@ class Trained:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attacked:
+    """What the membership-inference attack found, rounded. Not covered by epsilon.
+
+    Attributes:
+        panel: the verdict, its words and the figures, as they are published.
+        metrics: (name, value) for the tracking server; None where a metric is undefined.
+        max_advantage: the configuration's limit.
+        weights_sha256: of the weights that were attacked.
+        twin: weights of the same recipe without noise, in the work folder; they never leave it.
+        twin_encoding: JSON file of the twin's preprocessing, there too.
+    """
+
+    panel: AttackPanel
+    metrics: tuple[tuple[str, float | None], ...]
+    max_advantage: float
+    weights_sha256: str
+    twin: Path
+    twin_encoding: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """A metric with its 95 % bounds; `why` says why there is none."""
 
@@ -147,11 +170,17 @@ class Assessed:
         auc: AUC on the audit hold-out, bounds clustered by person.
         champion: version that holds the alias `champion`, None for a first model.
         auc_drop: the champion's AUC less this model's, on the same rows, one-sided 95 % bounds.
+        others: AUC on the same rows of the recipe without noise, of boosted trees without privacy and of the champion.
+        fairness: by group, as it may be published; None where the configuration declares no group.
+        min_count: positives and negatives that made a group gated.
     """
 
     auc: Estimate
     champion: str | None
     auc_drop: Estimate
+    others: tuple[tuple[str, Estimate], ...]
+    fairness: PublishedReport | None
+    min_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,12 +192,14 @@ class Recorded:
         run_id: MLflow's run.
         model_version: version in the registry; None in a rehearsal.
         metrics: what was logged, by name.
+        weights_sha256: of the weights that were registered.
     """
 
     tracking_uri: str
     run_id: str
     model_version: str
     metrics: tuple[tuple[str, float], ...]
+    weights_sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

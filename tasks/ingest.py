@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 
 from configs.errors import DataError
+from configs.schema import Config
 from tasks.data import sources, synthetic
 from tasks.data.workfolder import write_frame
 from tasks.handover import Records, Run
@@ -19,7 +20,8 @@ def ingest(run: Run) -> Records:
     if run.rehearsal:
         frame = _rehearsed(run)
     else:
-        frame = sources.read_records(source=data.source.model_dump(), columns=data.columns(), missing=data.missing)
+        columns = run.config.columns()
+        frame = sources.read_records(source=data.source.model_dump(), columns=columns, missing=data.missing)
         frame = sources.exclude(frame, [rule.model_dump() for rule in data.exclude])
     if data.person is not None:  # `7` and `7 ` are one person, who must not count as two
         frame[data.person] = frame[data.person].str.strip()
@@ -45,5 +47,15 @@ def _rehearsed(run: Run) -> pd.DataFrame:
         prior_rate=config.network.prior_rate,
         unique=data.checks.unique,
         max_missing=data.checks.max_missing,
-        extra={rule.column: ["kept"] for rule in data.exclude if rule.column not in data.features},
+        extra=_extra(config),
     )
+
+
+def _extra(config: Config) -> dict[str, list[str]]:
+    """Values of the columns that are no features: what decides an exclusion, and what tells a group."""
+    found = {rule.column: ["kept"] for rule in config.data.exclude if rule.column not in config.data.features}
+    for group in config.fairness.groups.values() if config.fairness else ():
+        if group.column not in config.data.features:
+            bands = (group.bands or {}).values()
+            found[group.column] = [*(group.values or ()), *(text for texts in bands for text in texts)]
+    return found

@@ -9,13 +9,16 @@ from typing import Any
 import pandas as pd
 
 from configs.errors import DataError
+from configs.evidence_schema import OTHER, number_pairs
 from configs.schema import Config
 from tasks.data import split
 from tasks.dpsgd.plan import DpSgdPlan
+from tasks.fairness import groups
 from tasks.handover import Run, Trained
 from tasks.privacy.accounting import accountant_version, person_epsilon
 from tasks.privacy.events import SampledGaussian
 from tasks.privacy.statement import DpStatement
+from tasks.privacy.tradeoff import Ceiling, ceiling, person_ceiling
 from tasks.registry.tracking import Store
 
 
@@ -53,6 +56,18 @@ def network_of(config: Config) -> dict[str, Any]:
     return {**network, "zero_last_layer": config.training.zero_last_layer}
 
 
+def groups_of(config: Config) -> dict[str, tuple[str, groups.Values | groups.Bands]]:
+    """By attribute, the column that tells the group, and how. Empty where no group is declared."""
+    books, found = config.data.code_books(), dict[str, tuple[str, groups.Values | groups.Bands]]()
+    for name, group in config.fairness.groups.items() if config.fairness else ():
+        if group.bands is None:
+            found[name] = (group.column, groups.Values(values=group.values or books[group.column]))
+        else:
+            bands = number_pairs(group.bands) or group.bands
+            found[name] = (group.column, groups.Bands(bands=bands, other=group.other or OTHER))
+    return found
+
+
 def part_of(frame: pd.DataFrame, run: Run, part: int) -> pd.DataFrame:
     """The rows of one part of the split: `split.TRAIN`, `split.AUDIT` or `split.POPULATION`."""
     data = run.config.data
@@ -79,9 +94,9 @@ def split_fingerprint(config: Config, *, key: bytes) -> str:
 
 
 def claim_of(
-    config: Config, plan: DpSgdPlan, *, epsilon: float, person_epsilon: float | None, used: float
+    config: Config, plan: DpSgdPlan, *, epsilon: float, person_epsilon: float | None, used: float, rehearsed: bool
 ) -> DpStatement:
-    """The claim of one run, and of the population after it."""
+    """The claim of one run, and of the population after it; of a rehearsal, what a first run could claim."""
     guarantee = config.privacy.guarantee
     return DpStatement(
         epsilon=epsilon,
@@ -97,6 +112,7 @@ def claim_of(
         ledger_epsilon=guarantee.epsilon,
         ledger_delta=guarantee.delta,
         ledger_used=used,
+        rehearsed=rehearsed,
         moments_noise_multiplier=plan.moments_noise_multiplier,
         person_epsilon=person_epsilon,
     )
@@ -109,6 +125,15 @@ def person_epsilon_of(config: Config, plan: DpSgdPlan) -> float | None:
     *others, training = plan.mechanisms
     assert isinstance(training, SampledGaussian)
     return person_epsilon(mechanism=training, others=others, rows=config.privacy.max_rows_per_person, delta=plan.delta)
+
+
+def ceiling_of(config: Config, plan: DpSgdPlan) -> Ceiling:
+    """The most that epsilon allows an attack on a person, or on a row where there are no persons."""
+    if config.privacy.unit == "person" or config.data.person is None:
+        return ceiling(mechanisms=plan.mechanisms)
+    *others, training = plan.mechanisms
+    assert isinstance(training, SampledGaussian)
+    return person_ceiling(mechanism=training, others=others, rows=config.privacy.max_rows_per_person)
 
 
 def store_of(run: Run) -> Store:

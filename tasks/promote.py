@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-from tasks.handover import Assessed, Estimate, Outcome, Recorded, Run, Trained, Validation
+from dataclasses import replace
+
+from tasks.carding import card_of, files_of
+from tasks.fairness.suppression import Number
+from tasks.handover import Assessed, Attacked, Estimate, Outcome, Recorded, Records, Run, Trained, Validation
 from tasks.planning import store_of
 from tasks.policy import step
 from tasks.privacy.ledger import Ledger
 from tasks.progress import report
-from tasks.registry import aliases
-from tasks.registry.evidence import Decision, Evidence, Interval, Missing
+from tasks.registry import aliases, tracking
+from tasks.registry import evidence as given
+from tasks.registry.card import render
+from tasks.registry.evidence import Decision, Evidence, Gap, Interval, Judged, Missing
 from tasks.registry.gate import judge
 from tasks.summary import markdown
 
 
 @step
-def promote(run: Run, validation: Validation, trained: Trained, assessed: Assessed, recorded: Recorded) -> Outcome:
-    judged = judge(policy=run.config.gates.policy(), evidence=_evidence(run, validation, trained, assessed))
-    _enter(run, recorded, judged)  # before the alias moves: no champion may stand without its entry
-    decision = aliases.settle(
-        store=store_of(run),
-        name=run.config.model,
-        version=recorded.model_version,
-        decision=judged,
-        compared_with=assessed.champion,
-    )
+def promote(
+    run: Run,
+    records: Records,
+    validation: Validation,
+    trained: Trained,
+    attacked: Attacked,
+    assessed: Assessed,
+    recorded: Recorded,
+) -> Outcome:
+    evidence = _evidence(run, validation, trained, attacked, assessed, recorded)
+    judged = judge(policy=run.config.gates.policy(), evidence=evidence)
+    _enter(run, recorded, evidence, judged)  # before the alias moves: no champion may stand without its entry
+    name, version, store = run.config.model, recorded.model_version, store_of(run)
+    champion = assessed.champion
+    decision = aliases.settle(store=store, name=name, version=version, decision=judged, compared_with=champion)
     if decision != judged:  # another run promoted its model meanwhile
-        _enter(run, recorded, decision)
+        _enter(run, recorded, evidence, decision)
+    card = render(card_of(run, records, validation, trained, attacked, assessed, recorded, decision))
+    tracking.attach(store=store, run_id=recorded.run_id, files=files_of(card))
     outcome = _outcome(run, trained, recorded, decision)
-    aliases.describe(store=store_of(run), name=outcome.model, version=recorded.model_version, text=markdown(outcome))
+    aliases.describe(store=store, name=name, version=version, text=markdown(outcome))
     report(step="promote", note=decision.verdict)
     return outcome
 
@@ -51,7 +64,10 @@ def _outcome(run: Run, trained: Trained, recorded: Recorded, decision: Decision)
     )
 
 
-def _evidence(run: Run, validation: Validation, trained: Trained, assessed: Assessed) -> Evidence:
+def _evidence(
+    run: Run, validation: Validation, trained: Trained, attacked: Attacked, assessed: Assessed, recorded: Recorded
+) -> Evidence:
+    fairness = assessed.fairness
     return Evidence(
         self_test_passed=trained.self_test_passed,
         executed_steps=trained.executed_steps,
@@ -68,17 +84,44 @@ def _evidence(run: Run, validation: Validation, trained: Trained, assessed: Asse
         auc=_interval(assessed.auc),
         champion_version=assessed.champion,
         auc_drop=_interval(assessed.auc_drop),
+        attack=_attack(attacked, recorded),
+        groups=tuple(
+            Judged(
+                attribute=group.attribute,
+                group=group.group,
+                why_not=group.why_not,
+                auc=_interval(group.primary),
+                loss=_interval(group.loss),
+            )
+            for group in (fairness.groups if fairness else ())
+        ),
+        gaps=tuple(
+            Gap(attribute=attribute, auc=_interval(number))
+            for attribute, metric, number in (fairness.gaps if fairness else ())
+            if metric == "auc"
+        ),
+        min_count=assessed.min_count,
     )
 
 
-def _interval(found: Estimate) -> Interval | Missing:
+def _attack(attacked: Attacked, recorded: Recorded) -> given.Attacked:
+    """Its verdict, if the weights that were attacked are those that were registered."""
+    panel = attacked.panel
+    advantage = next(line.measured.value for line in panel.lines if line.name.startswith("advantage"))
+    found = given.Attacked(verdict=panel.verdict, words=panel.words, advantage=advantage, limit=attacked.max_advantage)
+    if attacked.weights_sha256 == recorded.weights_sha256:
+        return found
+    return replace(found, verdict="VETO", words="the weights that were attacked are not those that were registered")
+
+
+def _interval(found: Estimate | Number) -> Interval | Missing:
     if found.value is None or found.lower is None or found.upper is None:
         return Missing(why=found.why)
     return Interval(estimate=found.value, lower=found.lower, upper=found.upper)
 
 
-def _enter(run: Run, recorded: Recorded, decision: Decision) -> None:
-    """Keep the decision where it cannot be edited."""
+def _enter(run: Run, recorded: Recorded, evidence: Evidence, decision: Decision) -> None:
+    """Keep the decision and what it rests on where they cannot be edited."""
     with Ledger.open(run.home / "ledger.db") as ledger:
         ledger.record(
             population=run.config.privacy.population,
@@ -87,7 +130,9 @@ def _enter(run: Run, recorded: Recorded, decision: Decision) -> None:
                 "model": run.config.model,
                 "version": recorded.model_version,
                 "run_id": recorded.run_id,
+                "weights_sha256": recorded.weights_sha256,
                 "policy": run.config.gates.policy(),
+                "evidence": evidence.to_json(),
                 **decision.to_json(),
             },
             actor=run.actor,

@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 
 from tasks.data import encoding, synthetic
 from tasks.dpsgd import networks
-from tasks.handover import Assessed, Recorded, Records, Run, Trained, Validation
+from tasks.fairness import suppression
+from tasks.handover import Assessed, Attacked, Recorded, Records, Run, Trained, Validation
 from tasks.planning import features_of, parameters_of, store_of
 from tasks.policy import step
 from tasks.progress import report
@@ -19,7 +20,9 @@ from tasks.registry import aliases, package, tracking
 
 
 @step
-def record(run: Run, records: Records, validation: Validation, trained: Trained, assessed: Assessed) -> Recorded:
+def record(
+    run: Run, records: Records, validation: Validation, trained: Trained, attacked: Attacked, assessed: Assessed
+) -> Recorded:
     store = store_of(run)
     folder = _folder(run, trained)
     tags = {
@@ -37,9 +40,10 @@ def record(run: Run, records: Records, validation: Validation, trained: Trained,
         experiment=run.config.model,
         run_name=run.name,
         params=parameters_of(run.config, trained),
-        metrics=_metrics(trained, assessed),
+        metrics=_metrics(trained, attacked, assessed),
+        series={"privacy/epsilon_by_step": trained.epsilon_path},
         tags=tags,
-        artifacts=_artifacts(run, validation, trained),
+        artifacts=_artifacts(run, validation, trained, assessed),
         folder=folder,
         example=_example(run),
     )
@@ -53,10 +57,11 @@ def record(run: Run, records: Records, validation: Validation, trained: Trained,
         run_id=logged.run_id,
         model_version=version,
         metrics=tuple(logged.metrics.items()),
+        weights_sha256=folder.weights_sha256,
     )
 
 
-def _metrics(trained: Trained, assessed: Assessed) -> dict[str, float | None]:
+def _metrics(trained: Trained, attacked: Attacked, assessed: Assessed) -> dict[str, float | None]:
     """Every metric that applies; one that applies and is undefined is None, and is counted as such."""
     found: dict[str, float | None] = {
         "privacy/run_epsilon": trained.epsilon,
@@ -72,7 +77,9 @@ def _metrics(trained: Trained, assessed: Assessed) -> dict[str, float | None]:
         found["privacy/person_epsilon"] = trained.person_epsilon
     if assessed.champion is not None:
         found |= {"test/auc_drop": assessed.auc_drop.value, "test/auc_drop_upper": assessed.auc_drop.upper}
-    return found
+    found |= {f"test/auc_{name}": estimate.value for name, estimate in assessed.others if estimate.value is not None}
+    found |= dict(attacked.metrics)
+    return found | (suppression.metrics(assessed.fairness) if assessed.fairness else {})
 
 
 def _folder(run: Run, trained: Trained) -> package.ModelFolder:
@@ -89,7 +96,7 @@ def _folder(run: Run, trained: Trained) -> package.ModelFolder:
     )
 
 
-def _artifacts(run: Run, validation: Validation, trained: Trained) -> Path:
+def _artifacts(run: Run, validation: Validation, trained: Trained, assessed: Assessed) -> Path:
     """What a reviewer opens beside the metrics; nothing in it holds a record's value."""
     folder = run.work / "artifacts"
     folder.mkdir()
@@ -97,8 +104,9 @@ def _artifacts(run: Run, validation: Validation, trained: Trained) -> Path:
     shutil.copy(validation.details, folder / "validation.json")
     (folder / "configuration.yaml").write_text(run.config_text, encoding="utf-8")
     (folder / "claim.md").write_text(f"{trained.claim}\n\n{trained.statement}\n", encoding="utf-8")
-    path = [{"step": step, "epsilon": epsilon} for step, epsilon in trained.epsilon_path]
-    (folder / "epsilon.json").write_text(json.dumps({"delta": trained.delta, "path": path}, indent=1), encoding="utf-8")
+    if assessed.fairness:  # names of any kind, which the tracking server's keys cannot hold
+        named = json.dumps(suppression.names(assessed.fairness), indent=1, ensure_ascii=False)
+        (folder / "groups.json").write_text(named, encoding="utf-8")
     return folder
 
 

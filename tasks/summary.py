@@ -7,6 +7,12 @@ TITLES = {
     "blocked": "Blocked: a limit is not kept",
     "insufficient": "Not promoted: the evidence is not sufficient",
 }
+MADE_UP = "Made-up rows: nothing was spent, recorded or promoted. What follows is what a real run could say."
+SHOWN = (
+    *("privacy/run_epsilon", "privacy/delta", "privacy/ledger_epsilon_used", "privacy/ledger_epsilon_cap"),
+    *("test/auc", "test/auc_without_noise", "test/auc_trees", "attack/auc", "attack/advantage"),
+    *("attack/advantage_upper", "attack/advantage_allowed"),
+)
 MARKS = {"passed": "✓", "blocked": "✗", "insufficient": "?", "noted": "–"}
 
 
@@ -16,14 +22,19 @@ def title(outcome: Outcome) -> str:
 
 
 def markdown(outcome: Outcome) -> str:
-    """Verdict, reasons, claim and metrics."""
+    """Verdict, reasons, claim and the main metrics; the rest stands in the card, and here would not fit."""
     metrics = dict(outcome.metrics)
-    rows = [f"| {name} | {value:.6g} |" for name, value in sorted(metrics.items())]
+    rows = [f"| {name} | {metrics[name]:.6g} |" for name in SHOWN if name in metrics]
     reasons = [f"| {MARKS[state]} | {gate} | {_cell(words)} |" for gate, state, words in outcome.reasons]
     notes = ["*The records are simulated: nobody's.*\n"] if outcome.simulated else []
+    whose = f"{outcome.model}, version {outcome.model_version}"
+    end = ["", f"MLflow run `{outcome.run_id}`"]
+    if outcome.rehearsal:
+        notes = [f"*{MADE_UP}*\n"]
+        whose, end = outcome.model, []
     return "\n".join(
         [
-            f"# {outcome.model}, version {outcome.model_version}: {title(outcome)}",
+            f"# {whose}: {title(outcome)}",
             "",
             *notes,
             outcome.claim,
@@ -37,8 +48,7 @@ def markdown(outcome: Outcome) -> str:
             *rows,
             "",
             outcome.statement,
-            "",
-            f"MLflow run `{outcome.run_id}`",
+            *end,
         ]
     )
 

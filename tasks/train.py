@@ -6,21 +6,21 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import save_file
 
 from configs.errors import DataError
-from tasks.data import encoding, labels, split
+from tasks import fitting
+from tasks.data import labels, split
 from tasks.data.workfolder import read_frame
-from tasks.dpsgd import loop, moments, networks, preflight
+from tasks.dpsgd import loop, preflight
 from tasks.dpsgd.plan import DpSgdPlan
 from tasks.dpsgd.units import UnitRecords
 from tasks.handover import Records, Run, Trained
 from tasks.planning import (
     claim_of,
-    features_of,
     network_of,
     part_of,
     person_epsilon_of,
@@ -33,33 +33,26 @@ from tasks.privacy.accounting import epsilon_path, pld_epsilon, rdp_epsilon
 from tasks.privacy.ledger import Ledger, Reservation
 from tasks.progress import about, report
 from tasks.registry import tracking
-
-# features lie in [0, 1]; centring and dividing by a standard deviation of at least the floor widens that at most to
-_RANGE = (-1 / moments.STD_FLOOR, 1 / moments.STD_FLOOR)
+from tasks.registry.limits import check_policy
 
 
 @step
 def train(run: Run, records: Records) -> Trained:
     if run.runtime.threads is not None:
         torch.set_num_threads(run.runtime.threads)
-    plan, spec = plan_of(run.config), encoding.build(features_of(run.config), missing=run.config.data.missing)
-    path, rows, network = _path(plan), _rows(run, records, spec), _network(run, spec)
+    plan, spec = plan_of(run.config), fitting.encoder(run)
+    path, rows = _path(plan), _rows(run, records, spec)
     _ready(run, records)
-    preflight.check(plan=plan, network=network, features=rows.features.shape[1], feature_range=_RANGE)
+    inputs = rows.features.shape[1]
+    network = fitting.untrained(run, inputs)
+    preflight.check(plan=plan, network=network, features=inputs, feature_range=fitting.FEATURE_RANGE)
     with Ledger.open(run.home / "ledger.db") as ledger:
         with _budget(run, plan, ledger) as reservation:
             claim = partial(_claim, ledger, reservation)
-            spec, rows = _centred(plan, spec, rows, claim)
-            result = loop.train(
-                plan=plan,
-                network=network,
-                records=rows,
-                **run.config.training.model_dump(exclude={"zero_last_layer", "seed"}),
-                claim=claim,
-                progress=_bar(plan, path),
-                physical_batch=run.runtime.physical_batch,
-                feature_range=_RANGE,
-            )
+            if plan.moments_noise_multiplier is not None:
+                noise = plan.moments_noise_multiplier
+                spec, rows = fitting.centred(plan, spec, rows, claim, noise_multiplier=noise)
+            result = fitting.fit(run, plan, rows, claim, _bar(plan, path))
             ran = plan.claims_before_training + result.executed_steps
             ledger.commit(reservation_id=reservation.id, token=reservation.token, executed=ran)
         return _trained(run, plan, spec, path, result, ledger)
@@ -68,6 +61,7 @@ def train(run: Run, records: Records) -> Trained:
 def _ready(run: Run, records: Records) -> None:
     """Everything after training that could fail for a reason that is known already, before anything is spent."""
     tracking.reach(store_of(run), experiment=run.config.model)
+    check_policy(run.config.gates.policy())
     held_out = part_of(read_frame(records.path), run, split.AUDIT)
     outcome = labels.binary(held_out, **run.config.data.label.model_dump())
     if outcome.min() == outcome.max():
@@ -81,56 +75,12 @@ def _claim(ledger: Ledger, reservation: Reservation, upto: int) -> None:
     ledger.claim(reservation_id=reservation.id, token=reservation.token, upto=upto)
 
 
-def _rows(run: Run, records: Records, spec: dict[str, object]) -> UnitRecords:
+def _rows(run: Run, records: Records, spec: dict[str, Any]) -> UnitRecords:
     """The training units: split before anything is computed, rows a person capped, features encoded."""
-    data, privacy = run.config.data, run.config.privacy
-    frame = part_of(read_frame(records.path), run, split.TRAIN)
-    by_person = privacy.unit == "person"
-    if data.person is not None:
-        capped = split.cap_rows(
-            persons=split.persons_of(frame, column=data.person),
-            key=run.key,
-            max_rows=privacy.max_rows_per_person,
-            ids=None if by_person else split.row_ids(frame),
-        )
-        frame = frame.loc[capped].reset_index(drop=True)
-    outcome = labels.binary(frame, **data.label.model_dump())
-    index = split.unit_index(
-        persons=split.persons_of(frame, column=data.person) if by_person else None,
-        max_rows=privacy.max_rows_per_person if by_person else 1,
-        rows=len(frame),
-    )
-    report(step="train", note=f"{about(len(index))} {privacy.unit}s", done=0)
-    return UnitRecords(
-        features=torch.from_numpy(encoding.encode(frame, spec)),
-        labels=torch.from_numpy(outcome),
-        index=torch.from_numpy(index),
-    )
-
-
-def _network(run: Run, spec: dict[str, object]) -> torch.nn.Module:
-    return networks.build(network_of(run.config), len(encoding.feature_names(spec)), seed=run.config.training.seed)
-
-
-def _centred(
-    plan: DpSgdPlan, spec: dict[str, object], rows: UnitRecords, claim: Callable[[int], None]
-) -> tuple[dict[str, object], UnitRecords]:
-    """Centre and scale by the charged moments, if the configuration asks for them."""
-    if plan.moments_noise_multiplier is None:
-        return spec, rows
-    numeric = np.zeros(rows.features.shape[1], dtype=np.bool_)
-    numeric[encoding.numeric_columns(spec)] = True
-    found = moments.release_moments(
-        records=rows,
-        numeric=numeric,
-        bound=encoding.norm_bound(spec),
-        noise_multiplier=plan.moments_noise_multiplier,
-        units=plan.units,
-        claim=claim,
-    )
-    spec = encoding.with_moments(spec, mean=found.mean.tolist(), std=found.std.tolist())
-    features = (rows.features - torch.from_numpy(found.mean).float()) / torch.from_numpy(found.std).float()
-    return spec, UnitRecords(features=features, labels=rows.labels, index=rows.index)
+    frame = fitting.capped(part_of(read_frame(records.path), run, split.TRAIN), run)
+    rows = fitting.units_of(frame, run, spec, by_person=run.config.privacy.unit == "person")
+    report(step="train", note=f"{about(len(rows))} {run.config.privacy.unit}s", done=0)
+    return rows
 
 
 @contextmanager
@@ -154,6 +104,7 @@ def _budget(run: Run, plan: DpSgdPlan, ledger: Ledger) -> Iterator[Reservation]:
         actor=run.actor,
         reason=run.reason,
         lease_seconds=run.runtime.lease_seconds,
+        delta=privacy.run.delta,
     )
     try:
         yield reservation
@@ -173,7 +124,7 @@ def _bar(plan: DpSgdPlan, path: tuple[tuple[int, float], ...]) -> Callable[[int]
 
     def progress(done: int) -> None:
         epsilon = next((epsilon for mark, epsilon in path if mark >= done), path[-1][1])
-        report(step="train", note="training", done=done, total=plan.steps, epsilon=epsilon)
+        report(step="train", note="steps", done=done, total=plan.steps, epsilon=epsilon)
 
     return progress
 
@@ -181,7 +132,7 @@ def _bar(plan: DpSgdPlan, path: tuple[tuple[int, float], ...]) -> Callable[[int]
 def _trained(
     run: Run,
     plan: DpSgdPlan,
-    spec: dict[str, object],
+    spec: dict[str, Any],
     path: tuple[tuple[int, float], ...],
     result: loop.TrainingResult,
     ledger: Ledger,
@@ -198,7 +149,14 @@ def _trained(
     )
     balance = ledger.population(run.config.privacy.population)
     assert balance is not None
-    claim = claim_of(run.config, plan, epsilon=epsilon, person_epsilon=person, used=balance.used_epsilon)
+    claim = claim_of(
+        run.config,
+        plan,
+        epsilon=epsilon,
+        person_epsilon=person,
+        used=balance.used_epsilon,
+        rehearsed=run.rehearsal,
+    )
     report(
         step="train",
         note=f"{result.executed_steps} steps by {result.engine}, ε = {epsilon:.4f} at δ = {plan.delta:g}",

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,19 @@ settings.register_profile(
     "default", deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("default")
+
+
+ROOT = Path(__file__).parents[1]
+STRAYS = [folder / name for folder in {ROOT, Path.cwd()} for name in ("mlflow.db", "mlruns")]
+_there_before = [path for path in STRAYS if path.exists()]
+
+
+@pytest.fixture(autouse=True)
+def no_stray_store() -> Iterator[None]:
+    """Whatever speaks to MLflow without naming a store writes into the working directory: no test may."""
+    yield
+    found = [str(path) for path in STRAYS if path.exists() and path not in _there_before]
+    assert not found, f"MLflow was used without a store of the test's own: {', '.join(found)}"
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as arrow_compute
 import pyarrow.csv as arrow_csv
 
-from configs.errors import DataError
+from configs.errors import DataError, printable
 from tasks.data.header import choose_columns
 
 ROW_LIMIT = 4 * 2**20
@@ -52,12 +52,12 @@ def read_csv(
     Raises:
         DataError: the file cannot be read as such; no cell is quoted.
     """
-    name = f"{path}:{member}" if member else str(path)
+    name = _named(path, member)
     if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0':
         raise DataError("data.source.delimiter must be one character, such as ',' or ';' (for tabs \"\\t\")")
     header = read_header(path=path, member=member, delimiter=delimiter, encoding=encoding)
     _explain_delimiter(header, columns, delimiter=delimiter, name=name)
-    choose_columns(header, columns, name=name)
+    choose_columns(header, columns, name=name, quote=False)
     with _opened(Path(path), member) as raw:
         table = _parse(_Checked(raw, encoding=encoding, name=name), name, delimiter, columns, missing)
     _limit_cells(table, name)
@@ -73,7 +73,7 @@ def read_header(
         DataError: the file is missing, empty or in another encoding, or its first line is longer than a row
             may be.
     """
-    name = f"{path}:{member}" if member else str(path)
+    name = _named(path, member)
     with _opened(Path(path), member) as raw:
         start = _first_line(raw, encoding)
     if not start.removeprefix(codecs.BOM_UTF8).strip():
@@ -87,6 +87,11 @@ def read_header(
         raise DataError(
             f"{name}: the first line is no header: it is too long, or a quotation mark in it is never closed"
         ) from None
+
+
+def _named(path: str | Path, member: str | None) -> str:
+    """The file, for a message."""
+    return printable(f"{path}:{member}" if member else str(path))
 
 
 class _Checked(io.RawIOBase):
@@ -163,10 +168,13 @@ def _opened(path: Path, member: str | None) -> Iterator[IO[bytes]]:
     try:
         if not path.is_file():
             what = "is a folder" if path.is_dir() else "does not exist"
-            raise DataError(f"{path} {what}; check data.source.path")
+            raise DataError(f"{_named(path, None)} {what}; check data.source.path")
         if not zipfile.is_zipfile(path):
             if member:
-                raise DataError(f"{path} is no zip archive, so it has no member {member}; leave data.source.member out")
+                raise DataError(
+                    f"{_named(path, None)} is no zip archive, so it has no member {member!r}; leave "
+                    "data.source.member out"
+                )
             with path.open("rb") as stream:
                 yield stream
             return
@@ -174,8 +182,8 @@ def _opened(path: Path, member: str | None) -> Iterator[IO[bytes]]:
             yield stream
     except (OSError, zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
         raise DataError(
-            f"{path} cannot be read ({type(error).__name__}): check its permissions, and that an archive is "
-            "whole and has no password"
+            f"{_named(path, None)} cannot be read ({type(error).__name__}): check its permissions, and that an "
+            "archive is whole and has no password"
         ) from None
 
 
@@ -185,9 +193,9 @@ def _member(archive: zipfile.ZipFile, path: Path, member: str | None) -> str:
         return names[0]
     if member in names:
         return member
-    shown = ", ".join(names[:20]) + (" …" if len(names) > 20 else "")
-    said = "several files; name one as data.source.member" if member is None else f"no member {member}"
-    raise DataError(f"{path} holds {said}; it holds {shown or 'nothing'}")
+    shown = ", ".join(map(repr, names[:20])) + (" …" if len(names) > 20 else "")
+    said = "several files; name one as data.source.member" if member is None else f"no member {member!r}"
+    raise DataError(f"{_named(path, None)} holds {said}; it holds {shown or 'nothing'}")
 
 
 def _explain_delimiter(header: Sequence[str], wanted: Sequence[str], *, delimiter: str, name: str) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as arrow_parquet
 
-from configs.errors import ConfigurationError, DataError
+from configs.errors import ConfigurationError, DataError, printable
 from tasks.data.csvfile import read_header
 
 QUESTION = "?"
@@ -44,7 +44,7 @@ def header_of(path: str | Path, *, member: str | None = None) -> tuple[list[str]
             return list(arrow_parquet.read_schema(path).names), ","
         except (pa.ArrowException, OSError) as error:
             fault = type(error).__name__
-        raise DataError(f"{path} cannot be read as Parquet ({fault})")
+        raise DataError(f"{printable(str(path))} cannot be read as Parquet ({fault})")
     headers = {delimiter: read_header(path=path, member=member, delimiter=delimiter) for delimiter in (",", ";", "\t")}
     delimiter = max(headers, key=lambda each: len(headers[each]))
     return headers[delimiter], delimiter
@@ -97,7 +97,7 @@ def draft_configuration(
         ConfigurationError: every fault of the dictionary at once: unknown kinds, columns that the data
             lack, bounds that are no numbers or out of order, no label or more than one.
     """
-    header = list(dict.fromkeys(name for name in header if name))
+    places, header = list(header), list(dict.fromkeys(name for name in header if name))
     source: dict[str, Any] = {"kind": "csv", "path": data_path}
     if Path(data_path).suffix.lower() in (".parquet", ".pq"):
         source["kind"] = "parquet"
@@ -112,7 +112,7 @@ def draft_configuration(
         )
         features = [_HOW_TO_ANSWER, *(_asked(name) for name in header)]
     else:
-        _check(header, dictionary_rows, dictionary_name)
+        _check(header, dictionary_rows, dictionary_name, places)
         rows = {row["column"]: row for row in dictionary_rows}
         people = [name for name in header if name in rows and rows[name]["kind"] == "person"]
         outcome = next(row for row in dictionary_rows if row["kind"] == "label")
@@ -134,15 +134,16 @@ def draft_configuration(
     )
 
 
-def _check(header: Sequence[str], rows: Sequence[Mapping[str, str]], name: str) -> None:
+def _check(header: Sequence[str], rows: Sequence[Mapping[str, str]], name: str, places: Sequence[str]) -> None:
     faults: list[str] = []
     seen: set[str] = set()
     for number, row in enumerate(rows, start=2):
         column, kind = row["column"], row["kind"]
         where = f"line {number}, {column or 'no column'}"
         if column not in header:
-            near = get_close_matches(column, header, n=1)
-            faults.append(f"{where}: the data has no such column" + (f" (did you mean {near[0]}?)" if near else ""))
+            near = get_close_matches(column, header, n=1)  # told by its place: see header.py
+            like = f" (column {places.index(near[0]) + 1} is named much like it)" if near else ""
+            faults.append(f"{where}: the data has no such column{like}")
         if column in seen:
             faults.append(f"{where}: described twice")
         seen.add(column)
@@ -229,7 +230,7 @@ def _bound(text: str) -> str:
 
 
 def _line(text: str, comment: str) -> str:
-    comment = " ".join(comment.split())
+    comment = printable(" ".join(comment.split()))
     return f"{text}   # {comment}" if comment else text
 
 

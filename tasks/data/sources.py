@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as arrow_compute
 
-from configs.errors import ConfigurationError, DataError
+from configs.errors import ConfigurationError, DataError, printable
 from tasks.data import simulate
 from tasks.data.csvfile import read_csv
 from tasks.data.header import choose_columns
@@ -68,7 +68,9 @@ def _read(source: Mapping[str, Any], wanted: list[str], missing: Sequence[str]) 
             missing=missing,
         )
     elif kind == "parquet":
-        frame = as_text(read_parquet(path=source["path"], columns=wanted), missing=missing, name=str(source["path"]))
+        frame = as_text(
+            read_parquet(path=source["path"], columns=wanted), missing=missing, name=printable(str(source["path"]))
+        )
     elif kind == "sql":
         frame = as_text(
             read_sql(url=source["url"], query=source["query"], columns=wanted),
@@ -78,11 +80,11 @@ def _read(source: Mapping[str, Any], wanted: list[str], missing: Sequence[str]) 
     elif kind == "python":
         function = str(source["function"])
         found = _call(function, source.get("arguments") or {})
-        choose_columns(list(found.columns), wanted, name=function)
+        choose_columns(list(found.columns), wanted, name=function, quote=False)
         frame = as_text(found.loc[:, wanted], missing=missing, name=function)
     elif kind == "simulated":
         found = simulate.discharges(rows=source["rows"], seed=source["seed"])
-        choose_columns(list(found.columns), wanted, name="the simulated discharges")
+        choose_columns(list(found.columns), wanted, name="the simulated discharges", quote=True)
         frame = as_text(found.loc[:, wanted], missing=missing, name="the simulated discharges")
     else:
         raise ConfigurationError(
@@ -101,7 +103,7 @@ def exclude(frame: pd.DataFrame, rules: Sequence[Mapping[str, Any]]) -> pd.DataF
     """
     keep = np.ones(len(frame), dtype=bool)
     for rule in rules:
-        choose_columns(list(frame.columns), [rule["column"]], name="data.exclude")
+        choose_columns(list(frame.columns), [rule["column"]], name="data.exclude", quote=True)
         keep &= ~frame[rule["column"]].isin([str(value) for value in rule["values"]]).to_numpy(dtype=bool)
     if len(frame) and not keep.any():
         raise DataError("data.exclude leaves no record; check its columns and values")
@@ -145,7 +147,7 @@ def counts(frame: pd.DataFrame, *, person: str | None) -> dict[str, int | None]:
 
 def _place(source: Mapping[str, Any]) -> str:
     path = source.get("path")
-    return f"data.source ({source['kind']})" if path is None else str(path)
+    return f"data.source ({source['kind']})" if path is None else printable(str(path))
 
 
 def _call(function: str, arguments: Mapping[str, Any]) -> pd.DataFrame:

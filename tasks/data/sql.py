@@ -39,7 +39,7 @@ def read_sql(*, url: str, query: str, columns: Sequence[str]) -> pd.DataFrame:
     try:
         with engine.connect().execution_options(stream_results=True) as connection:
             result = connection.execute(sa.text(query))
-            choose_columns(list(result.keys()), columns, name=place)
+            choose_columns(list(result.keys()), columns, name=place, quote=True)
             rows = [row for part in result.columns(*columns).partitions(_PARTITION) for row in part]
             connection.rollback()
     except DataError:

@@ -51,6 +51,12 @@ class CheckResult:
     share_outside: float | None
     count_outside: str | None
 
+    def share_words(self) -> str:
+        """The rounded share in words; empty where there is none."""
+        if self.share_outside is None:
+            return ""
+        return f"about {100 * self.share_outside:.0f} %" if self.share_outside else "under 0.5 %"
+
     def sentence(self) -> str:
         """The outcome in one sentence."""
         where = "records" if self.column is None else self.column
@@ -58,7 +64,7 @@ class CheckResult:
             return f"{where}: {self.words}"
         found = ""
         if self.share_outside is not None:
-            found = f" (found: about {100 * self.share_outside:.0f} %, {self.count_outside} rows)"
+            found = f" (found: {self.share_words()}, {self.count_outside} rows)"
         elif self.count_outside is not None:
             found = f" (found: {self.count_outside} rows)"
         return f"{where}: expected that {self.words}{found}"

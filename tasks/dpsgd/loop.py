@@ -67,8 +67,8 @@ def train(
         network: features [*, d] → logits [*]; left as it was. Its modes (train, eval) are respected.
         records: the training units.
         learning_rate: of the first step, on gradients divided by the plan's expected batch.
-        optimizer: "sgd" with momentum, or "adam" (which ignores `momentum`).
-        momentum: in [0, 1).
+        optimizer: "sgd" or "adam".
+        momentum: in [0, 1): sgd's momentum, adam's beta1.
         decay: "linear" lets the rate fall to 0 at the last step.
         averaging: weight in [0, 1) of the exponential average of the iterates, bias-corrected, which is then
             what is released; 0 releases the last iterate.

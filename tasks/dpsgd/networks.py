@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 _KEYS = {
     "linear": {"kind", "prior_rate", "zero_last_layer"},
@@ -45,7 +46,7 @@ def build(spec: Mapping[str, Any], features: int, *, seed: int = 0) -> nn.Module
     widths = [features, *spec.get("hidden", ()), 1]
     layers: list[nn.Module] = []
     for place, (inputs, outputs) in enumerate(pairwise(widths)):
-        layers.append(nn.Linear(inputs, outputs))
+        layers.append(skip_init(nn.Linear, inputs, outputs))  # its own start would use the process-wide generator
         if place < len(widths) - 2:
             if spec.get("layer_norm", False):
                 layers.append(nn.LayerNorm(outputs))

@@ -19,8 +19,8 @@ class Recipe:
 
     Attributes:
         learning_rate: of the first step, > 0.
-        optimizer: "sgd" with momentum, or "adam" (which ignores `momentum`).
-        momentum: in [0, 1).
+        optimizer: "sgd" or "adam".
+        momentum: in [0, 1): sgd's momentum, adam's beta1 (its beta2 is .999).
         decay: "linear" lets the rate fall to 0 after the last step; "none" keeps it.
         averaging: weight in [0, 1) of the exponential average of the iterates; 0 for none.
 
@@ -55,5 +55,5 @@ class Recipe:
     def build_optimizer(self, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
         """A fresh optimiser over the parameters."""
         if self.optimizer == "adam":
-            return torch.optim.Adam(parameters, lr=self.learning_rate)
+            return torch.optim.Adam(parameters, lr=self.learning_rate, betas=(self.momentum, 0.999))
         return torch.optim.SGD(parameters, lr=self.learning_rate, momentum=self.momentum)

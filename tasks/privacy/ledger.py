@@ -119,7 +119,7 @@ class Ledger:
             AccountingError: the planned run cannot be accounted.
         """
         checked_population(name)
-        _checked_text("actor", actor)
+        checked_text("actor", actor)
         if unit not in UNITS_OF_PRIVACY:
             raise ConfigurationError(f"privacy.unit = {unit!r} must be one of {', '.join(UNITS_OF_PRIVACY)}")
         rule = PrivacyFilter.planned(epsilon=epsilon, delta=delta, planned_runs=planned_runs, run=planned)
@@ -160,6 +160,7 @@ class Ledger:
         actor: str,
         reason: str,
         lease_seconds: float = LEASE_SECONDS,
+        delta: float | None = None,
     ) -> Reservation:
         """Set the worst case of a run aside, or refuse it whole.
 
@@ -170,15 +171,16 @@ class Ledger:
             actor: who asks.
             reason: why, in words.
             lease_seconds: how long it may go without a claim before others may fence it.
+            delta: of the run, so that a refusal can name the `privacy.run.epsilon` that would fit; None to do without.
 
         Raises:
             BudgetError: it does not fit (the text says what would), or the key was used for something else.
             AccountingError: it cannot be accounted; the ledger is unchanged.
             ConfigurationError: an argument is wrong or the population is unknown.
         """
-        _checked_text("actor", actor)
-        _checked_text("reason", reason)
-        _checked_text("idempotency_key", idempotency_key)
+        checked_text("actor", actor)
+        checked_text("reason", reason)
+        checked_text("idempotency_key", idempotency_key)
         if not 0 < lease_seconds <= 31 * 86_400:
             raise ConfigurationError(f"lease_seconds = {lease_seconds!r} must be in (0, 31 days]")
         records, total = to_json(mechanisms), total_claims(mechanisms)
@@ -206,7 +208,7 @@ class Ledger:
                 self._append(connection, population, "run_reserved", said, actor)
                 rows.insert_reservation(connection, population=population, made=made, said=said, charge=charge, now=now)
                 return made
-        raise BudgetError(refusal(state=state, mechanisms=mechanisms, charge=charge))
+        raise BudgetError(refusal(state=state, mechanisms=mechanisms, charge=charge, delta=delta))
 
     def claim(self, *, reservation_id: str, token: int, upto: int) -> None:
         """Record, before they run, that the first `upto` releases and steps are spent. Renews the lease.
@@ -281,7 +283,7 @@ class Ledger:
         Raises:
             BudgetError: fenced, closed already, or not recorded.
         """
-        _checked_text("reason", reason)
+        checked_text("reason", reason)
         with self._writing() as connection:
             row = rows.active_row(connection, reservation_id, token)
             state = "charged" if row.claimed else "released"
@@ -302,7 +304,7 @@ class Ledger:
         Raises:
             ConfigurationError: kind, payload or population is wrong.
         """
-        _checked_text("actor", actor)
+        checked_text("actor", actor)
         if kind not in RECORDED_KINDS:
             raise ConfigurationError(f"entry kind {kind!r} is unknown; known: {', '.join(RECORDED_KINDS)}")
         try:
@@ -344,7 +346,11 @@ class Ledger:
         return rows.append(connection, population=population, kind=kind, said=said, actor=actor, now=self._clock())
 
 
-def _checked_text(name: str, value: object) -> None:
-    """Refuse what is no short line of text: it is kept for ever and shown in terminals."""
+def checked_text(name: str, value: object) -> None:
+    """Refuse what is no short line of text: it is kept for ever and shown in terminals.
+
+    Raises:
+        ConfigurationError: it is empty, too long, or holds a control character.
+    """
     if not isinstance(value, str) or not value.strip() or len(value) > _TEXT_LIMIT or not value.isprintable():
         raise ConfigurationError(f"{name} must be one printable line of 1 to {_TEXT_LIMIT} characters")

@@ -49,6 +49,7 @@ class DpStatement:
         ledger_delta: δ_G of the population.
         ledger_used: what is used of ε_G, this run included.
         adaptivity: whether the runs were all fixed in advance.
+        rehearsed: whether nothing ran on anybody's records, so that nothing is used.
         person_epsilon: with unit "row", what a person with `rows_per_unit` rows gets; None when persons are
             unknown or the unit is the person.
 
@@ -72,6 +73,7 @@ class DpStatement:
     sampling: str = "poisson"
     moments_noise_multiplier: float | None = None
     adaptivity: Literal["planned", "adaptive"] = "adaptive"
+    rehearsed: bool = False
     person_epsilon: float | None = None
 
     def __post_init__(self) -> None:
@@ -107,11 +109,12 @@ class DpStatement:
         """One sentence for a privacy officer."""
         unit = "person" if self.unit == "person" else "row"
         people = self._people()
+        used = "would be used by a first run" if self.rehearsed else "is used"
         return (
             f"Whether or not any one {unit} was in the training data changes what anybody can learn from the "
             f"trained model by at most epsilon {_shown(self.epsilon)} at delta {self.delta:g}{people}; all "
             f"models ever trained on this population together stay within epsilon {self.ledger_epsilon:g} at "
-            f"delta {self.ledger_delta:g} per {unit}, of which {_shown(self.ledger_used)} is used."
+            f"delta {self.ledger_delta:g} per {unit}, of which {_shown(self.ledger_used)} {used}."
         )
 
     def exact(self) -> str:
@@ -127,7 +130,8 @@ class DpStatement:
             f"sampling at q = {self.sampling_rate:g}, {self.clipping} clipping at C = {self.clipping_norm:g} "
             f"and Gaussian noise of standard deviation {self.noise_multiplier:g} C, composed by {ACCOUNTANT} "
             f"({self.accountant_version}); over all runs the ledger's fixed-order Rényi filter guarantees "
-            f"({self.ledger_epsilon:g}, {self.ledger_delta:g}), used {_shown(self.ledger_used)}, "
+            f"({self.ledger_epsilon:g}, {self.ledger_delta:g}), "
+            f"{'by a first run ' if self.rehearsed else ''}used {_shown(self.ledger_used)}, "
             f"remaining {self.ledger_remaining:.4g}{self._people()}."
         )
 

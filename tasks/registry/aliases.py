@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tasks.registry.gate import Decision, Missing, Reason
+from tasks.registry.evidence import Decision, Missing, Reason
 from tasks.registry.package import code_on_path
 from tasks.registry.tracking import Store, client, connected, locked, prepare
 

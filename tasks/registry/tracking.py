@@ -8,8 +8,9 @@ import fcntl
 import logging
 import math
 import os
+import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,7 @@ def log_run(
     params: Mapping[str, object],
     metrics: Mapping[str, float | None],
     tags: Mapping[str, str],
+    series: Mapping[str, Sequence[tuple[int, float]]] | None = None,
     artifacts: Path | None = None,
     folder: "ModelFolder | None" = None,
     example: "pd.DataFrame | None" = None,
@@ -92,6 +94,7 @@ def log_run(
             `discreet.undefined` and counted in the metric `undefined`, since MLflow would show NaN, or
             infinity as 1.8e308.
         tags: what it is; a value above MLflow's 8,000 characters belongs in a file.
+        series: by metric, its (step, value) pairs.
         artifacts: a folder whose files are copied.
         folder: the packed model.
         example: synthetic rows in the model's raw columns, stored with it and shown to everybody; never
@@ -108,11 +111,14 @@ def log_run(
     prepare(store)
     try:
         with connected(store) as mlflow:
-            number = _experiment(store, experiment)
-            with mlflow.start_run(experiment_id=number, run_name=run_name) as run:
+            place = _experiment(store, experiment)
+            with mlflow.start_run(experiment_id=place, run_name=run_name) as run:
                 model = None if folder is None else _log_model(mlflow, experiment, folder, example)
                 mlflow.log_params({name: str(value) for name, value in params.items()})
                 mlflow.log_metrics(finite, model_id=model.model_id if model else None)
+                for name, points in (series or {}).items():
+                    for number, value in points:
+                        mlflow.log_metric(name, value, step=number)
                 mlflow.set_tags(dict(tags))
                 if artifacts is not None:
                     mlflow.log_artifacts(str(artifacts))
@@ -124,6 +130,44 @@ def log_run(
         metrics=finite,
         undefined=undefined,
     )
+
+
+def attach(*, store: Store, run_id: str, files: Mapping[str, bytes]) -> None:
+    """Add files to a run that has ended, such as the card, which is written once the verdict is known.
+
+    Args:
+        store: where.
+        run_id: MLflow's run.
+        files: content by path within the run's artifacts.
+
+    Raises:
+        InternalError: MLflow refused, named by the kind of its error.
+    """
+    with tempfile.TemporaryDirectory(prefix="discreet-") as folder:
+        for name, content in files.items():
+            path = Path(folder) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        try:
+            client(store).log_artifacts(run_id, folder)
+        except Exception as error:
+            raise InternalError(f"MLflow at {_place(store)} refused files of run {run_id}: {_told(error)}") from None
+
+
+@contextmanager
+def download(*, store: Store, uri: str) -> Iterator[str]:
+    """A copy of an artifact, `models:/…` or `runs:/…`, that is gone afterwards: its path.
+
+    Raises:
+        InternalError: there is none, or MLflow refused, named by the kind of its error.
+    """
+    with tempfile.TemporaryDirectory(prefix="discreet-") as folder:
+        try:
+            with connected(store) as mlflow:
+                place = mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=folder)
+        except Exception as error:
+            raise InternalError(f"MLflow at {_place(store)} does not give {uri}: {_told(error)}") from None
+        yield place
 
 
 def prepare(store: Store) -> None:

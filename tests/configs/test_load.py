@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from configs.errors import ConfigurationError
-from configs.load import MAX_BYTES, _fault, _shown, load, load_runtime
+from configs.faults import _shown, faults_of
+from configs.load import MAX_BYTES, load, load_runtime
 from configs.yaml_text import dotted
 
 SHIPPED = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
@@ -142,25 +143,29 @@ schedule: {cron: sometimes, timezone: Mars}
         "line 13: data.features.z.kind must be",
         "line 14: data.checks.label_rate.max = 0.1 must be at least min = 0.5",
         "line 21: privacy.units = 5200 needs guarantee.delta below 1/units",
-        "line 20: privacy.run epsilon = 3 must be at most guarantee.epsilon = 1",
+        "line 20: privacy.run.epsilon = 3 must be at most guarantee.epsilon = 1 (epsilon of one run, under PLD)",
+        "line 20: privacy.run.delta = 0.01 must be at most guarantee.delta = 0.001 (delta of one run",
         "line 23: privacy.epochs = abc must be a valid number (expected passes",
         "line 24: network.threshold = .nan must be a valid number",
         "line 25: gates.min_auc = null must be a number: a limit of null would gate nothing",
-        "line 25: gates.min_acu is an unknown key; known keys: max_auc_drop, min_auc",
+        "line 25: gates.min_acu is an unknown key; did you mean `min_auc`, which stands there already?",
         "line 26: schedule.cron = sometimes must be a five-field cron expression",
         "line 26: schedule.timezone = Mars must be an IANA time zone",
-        "line 15: privcy is an unknown key; known keys:",
+        "line 15: privcy is an unknown key; did you mean `privacy`, which stands there already?",
         "training is missing (the optimiser)",
     ]:
         assert sentence in text, sentence
-    assert re.match(r".*model\.yaml: 21 faults\n", text)
+    assert re.match(r".*model\.yaml: 22 faults\n", text)
 
 
 def test_a_fault_that_no_section_of_the_schema_owns_still_has_words() -> None:
     whole: ErrorDetails = {"type": "value_error", "loc": (), "msg": "Value error, Must be otherwise", "input": {}}
-    assert _fault(whole, {}, {}, {}) == "line 1:  must be otherwise"
+    assert list(faults_of(whole, raw={}, sections={}, lines={})) == ["line 1:  must be otherwise"]
     key: ErrorDetails = {"type": "extra_forbidden", "loc": ("x",), "msg": "", "input": "1"}
-    assert _fault(key, {"x": "1"}, {}, {("x",): 7}) == "line 7: x is an unknown key; known keys: "
+    found = list(faults_of(key, raw={"x": "1"}, sections={}, lines={("x",): 7}))
+    assert found == ["line 7: x is an unknown key; known keys: "]
+    tag: ErrorDetails = {"type": "union_tag_not_found", "loc": ("x",), "msg": "", "input": {}}
+    assert list(faults_of(tag, raw={"x": {}}, sections={}, lines={})) == ["line 1: x.kind must be one of "]
 
 
 @pytest.mark.parametrize(
@@ -175,9 +180,9 @@ def test_a_fault_that_no_section_of_the_schema_owns_still_has_words() -> None:
         (
             "run: {epsilon: 3, delta: 1e-6}",
             "run: {epsilon: 3, delta: 1e-5}",
-            "delta = 1e-05 must be at most guarantee.delta",
+            "privacy.run.delta = 1e-05 must be at most guarantee.delta",
         ),
-        ("  person: patient\n", "", "unit = person needs data.person"),
+        ("  person: patient\n", "", "privacy.unit = person needs data.person"),
         ("gates: {min_auc: 0.6}", "gates: {}", "must set at least one limit"),
         (
             "gates: {min_auc: 0.6}",
@@ -194,11 +199,11 @@ def test_a_fault_that_no_section_of_the_schema_owns_still_has_words() -> None:
             "    readmitted: {kind: icd9}",
             "must not hold `readmitted`: it is data.label.column",
         ),
-        ("  features:", "  checks: {max_missing: {aeg: 0.1}}\n  features:", "max_missing names `aeg`"),
+        ("  features:", "  checks: {max_missing: {aeg: 0.1}}\n  features:", "data.checks.max_missing names `aeg`"),
         (
             "  features:",
             "  checks: {groups: {columns: [age], min_rows: 5}}\n  features:",
-            "groups.columns names `age`, which is no category",
+            "data.checks.groups.columns names `age`, which is no category",
         ),
         ("network: {kind: mlp, hidden: [8]", "network: {kind: mlp, hidden: []", "network.hidden"),
         (
@@ -449,3 +454,122 @@ def test_no_change_of_a_right_file_ends_in_a_traceback(
     path.write_text("\n".join(lines), encoding="utf-8", errors="surrogatepass")
     told = told_of(path)
     assert told == "" or told.startswith(f"{path}: ")
+
+
+LINES_OF = {key: number for number, line in enumerate(GOOD.splitlines(), 1) for key in re.findall(r"^ *(\w+):", line)}
+
+
+@pytest.mark.parametrize(
+    ("section", "faults"),
+    [
+        (
+            "    sex: {knd: category, values: [F, M], refrence: F}",
+            [
+                "data.features.sex.kind must be one of `number`, `category`, `icd9`",
+                "data.features.sex.knd is an unknown key; did you mean `kind`?",
+                "data.features.sex.refrence is an unknown key; did you mean `reference`?",
+            ],
+        ),
+        (
+            "    sex: {kind: categry, valus: [F, M]}",
+            [
+                "data.features.sex.kind must be one of `number`, `category`, `icd9`",
+                "data.features.sex.valus is an unknown key; did you mean `values`?",
+            ],
+        ),
+        ("    sex: [F, M]", ["data.features.sex must hold keys and values (inputs, each with"]),
+    ],
+)
+def test_where_the_kind_is_misspelt_the_unknown_key_is_told_too(
+    tmp_path: Path, section: str, faults: list[str]
+) -> None:
+    text = refusal(tmp_path, GOOD.replace("    sex: {kind: category, values: [F, M]}", section))
+    assert f"{len(faults)} fault" in text
+    for fault in faults:
+        assert f"line {LINES_OF['sex']}: {fault}" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told", "key"),
+    [
+        ("run: {epsilon: 3", "run: {epsilon: 9", "privacy.run.epsilon = 9 must be at most guarantee.epsilon", "run"),
+        ("  person: patient\n", "", "privacy.unit = person needs data.person", "unit"),
+        (
+            "  person: patient\n",
+            "  person: patient\n  checks:\n    max_missing: {aeg: 0.1}\n",
+            "data.checks.max_missing names `aeg`",
+            "max_missing",
+        ),
+        (
+            "age: {kind: number, min: 0, max: 110}",
+            "age: {kind: number, min: 0, max: 110, crossed_with: [nowhere]}",
+            "data.features.age.crossed_with names `nowhere`",
+            "age",
+        ),
+        (
+            "age: {kind: number, min: 0, max: 110}",
+            '"Age of Entry": {kind: number, min: 0, max: 110, crossed_with: [nowhere]}',
+            "data.features.Age of Entry.crossed_with names `nowhere`",
+            None,
+        ),
+    ],
+)
+def test_a_fault_between_keys_is_told_with_dots_throughout_and_the_line_of_its_key(
+    tmp_path: Path, old: str, new: str, told: str, key: str | None
+) -> None:
+    assert old in GOOD
+    changed = GOOD.replace(old, new)
+    line = next(
+        number
+        for number, line in enumerate(changed.splitlines(), 1)
+        if line.strip().startswith(key or '"Age of Entry"')
+    )
+    assert f"line {line}: {told}" in refusal(tmp_path, changed)
+
+
+def test_every_fault_between_the_same_two_sections_is_told(tmp_path: Path) -> None:
+    checks = "  checks: {max_missing: {aeg: 0.1, sexx: 0.1}, groups: {columns: [age, diagnosis], min_rows: 5}}\n"
+    text = refusal(tmp_path, GOOD.replace("  person: patient\n", f"  person: patient\n{checks}"))
+    assert "4 faults" in text
+    assert text.count("data.checks.max_missing names") == text.count("data.checks.groups.columns names") == 2
+    text = refusal(
+        tmp_path,
+        GOOD.replace("diagnosis: {kind: icd9}", "diagnosis: {kind: icd9, crossed_with: [nowhere, age]}").replace(
+            "max: 110}", "max: 110, crossed_with: [diagnosis]}"
+        ),
+    )
+    assert "2 faults" in text
+    assert "data.features.diagnosis.crossed_with names `age`, which is crossed with it already" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("positive: [Yes]", 'positive: "?"', "data.label.positive = ? must be a list, such as [a, b]"),
+        ("positive: [Yes]", "positive: []", "data.label.positive must hold at least 1 item (values that count"),
+        ("units: 50000", 'units: "?"', "privacy.units = ? must be a whole number (public"),
+        ("model: readmission", "model: [a]", "model must be text (name"),
+        ("  unit: person", "  unit: ward", "privacy.unit = ward must be 'person' or 'row'"),
+        ("training: {learning_rate: 1}", "training: 1", "training = 1 must hold keys and values (the optimiser)"),
+        (
+            "training: {learning_rate: 1}",
+            "training: {learning_rate: 1, zero_last_layer: maybe}",
+            "must be true or false",
+        ),
+        ("  person: patient", "  person: " + "p" * 201, "must have at most 200 characters"),
+        ("  person: patient", "  source: 1\n  person: patient", "is written twice"),
+    ],
+)
+def test_a_fault_is_told_in_the_words_of_yaml_and_not_of_python(tmp_path: Path, old: str, new: str, told: str) -> None:
+    assert old in GOOD
+    text = refusal(tmp_path, GOOD.replace(old, new))
+    assert told in text
+    for word in ("tuple", "dictionary", "valid integer", "valid string", "boolean", "parse", "input"):
+        assert word not in text, word
+
+
+def test_control_characters_of_a_file_reach_no_terminal(tmp_path: Path) -> None:
+    text = refusal(tmp_path, GOOD.replace("model: readmission", 'model: "a\\e[2J\\r\\nb"\n"\\e]0;x\\a": 1'))
+    assert r"model = a\x1b[2J\r\nb must be letters" in text
+    assert r"\x1b]0;x\x07 is an unknown key" in text
+    assert all(line.isprintable() for line in text.splitlines())

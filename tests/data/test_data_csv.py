@@ -118,25 +118,30 @@ def test_one_row_is_read(tmp_path):
     assert len(read(write(tmp_path, b"id,age\na,1"))) == 1
 
 
-def test_missing_columns_are_all_named_with_what_was_meant(tmp_path):
-    said = refusal(write(tmp_path, b"Id,agee,sex\na,1,f\n"), columns=("id", "age", "sex"))
-    assert "columns 'id' (did you mean 'Id'?), 'age' (did you mean 'agee'?) not found" in said
-    assert "it has 'Id', 'agee', 'sex'" in said
+def test_missing_columns_are_all_named_with_the_place_of_what_was_meant(tmp_path):
+    said = refusal(write(tmp_path, b"x,Id ,agee,sex\n0,a,1,f\n"), columns=("id", "age", "sex", "nothing"))
+    assert "columns 'id' (column 2 is named the same but for case or blanks)" in said
+    assert "'age' (column 3 is named much like it), 'nothing' not found; 1 of its 4 columns has a wanted name" in said
+    assert "agee" not in said
 
 
-def test_a_missing_column_shows_names_of_the_header_and_no_cell(tmp_path):
+def test_no_cell_of_the_first_line_is_quoted_even_where_one_is_spelt_like_a_column(tmp_path):
+    # Without a header the first line is a record: of somebody with diabetes, whose address must not be told.
+    said = refusal(write(tmp_path, f"diabetes,Diabetis,ag,{SECRET}\n".encode()), columns=("diabetes", "age", "diabete"))
+    for cell in ("Diabetis", "'ag'", SECRET):
+        assert cell not in said
     refusal(write(tmp_path, f"id,sex\n{SECRET},f\n".encode()))
 
 
 def test_a_file_without_a_header_shows_nothing_of_its_first_record(tmp_path):
     said = refusal(write(tmp_path, f"{SECRET},47\nother,48\n".encode()))
-    assert "is that line a header?" in said
+    assert "none of its 2 columns has a wanted name: is its first line a header?" in said
     assert "47" not in said
 
 
 def test_a_quotation_mark_opened_in_the_header_shows_no_record(tmp_path):
     said = refusal(write(tmp_path, f'id,"sex\n{SECRET},1\n"\n'.encode()))
-    assert "it has 'id' and 1 more" in said
+    assert "'age' not found; 1 of its 2 columns has a wanted name" in said
 
 
 def test_a_header_that_names_a_wanted_column_twice_is_refused_and_another_is_not(tmp_path):
@@ -197,6 +202,22 @@ def test_a_member_of_an_archive_is_read_and_a_missing_one_lists_what_there_is(tm
         archive.writestr("b.csv", "id,age\nb,2\n")
     assert "name one as data.source.member" in refusal(str(path))
     assert "no zip archive" in refusal(write(tmp_path, b"id,age\na,1\n"), member="a.csv")
+
+
+def test_control_characters_in_the_names_of_an_archive_are_escaped(tmp_path):
+    path = tmp_path / "rec\x1b[2Jords.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a\x1b[2J\r\nb.csv", "id\na\n")
+        archive.writestr("c\x9b.csv", "id,age\n")
+    for member in (None, "x\x1b]0;y\x07", "a\x1b[2J\r\nb.csv", "c\x9b.csv"):
+        said = refusal(str(path), member=member)
+        assert said.isprintable()
+        assert r"rec\x1b[2Jords.zip" in said
+    assert r"'a\x1b[2J\r\nb.csv', 'c\x9b.csv'" in refusal(str(path))
+    plain = write(tmp_path, b"id\na\n", "plain\x1b.csv")
+    assert refusal(plain).isprintable()
+    assert refusal(plain, member="x\x1b").isprintable()
+    assert refusal(str(tmp_path / "none\x1b")).isprintable()
 
 
 def test_a_damaged_archive_is_refused(tmp_path):

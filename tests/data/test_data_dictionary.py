@@ -129,7 +129,7 @@ def test_every_fault_of_a_dictionary_is_told_at_once(tmp_path):
     said = str(caught.value)
     assert said.startswith("dictionary.csv: 8 faults")
     for part in (
-        "line 2, agee: the data has no such column (did you mean age?)",
+        "line 2, agee: the data has no such column (column 3 is named much like it)",
         "line 3, age: kind = 'numbr' is none of",
         "line 4, sex: min = 5 must be below max = 1",
         "line 5, ward: min = 'one' is no finite number",
@@ -139,6 +139,24 @@ def test_every_fault_of_a_dictionary_is_told_at_once(tmp_path):
         "2 columns have kind person",
     ):
         assert part in said
+
+
+def test_a_name_in_the_data_is_told_by_its_place_and_not_quoted():
+    row = dict.fromkeys(dictionary.FIELDS, "") | {"column": "age", "kind": "number"}
+    with pytest.raises(ConfigurationError) as caught:
+        dictionary.draft_configuration(header=["", "x", "x", "agee"], dictionary_rows=[row], data_path="x.csv")
+    assert "line 2, age: the data has no such column (column 4 is named much like it)" in str(caught.value)
+    assert "agee" not in str(caught.value)
+
+
+def test_control_characters_of_a_dictionary_reach_neither_the_draft_nor_an_error(tmp_path):
+    odd = "\x1b[2J\x7f\x9b"
+    text = draft(tmp_path, ROWS.replace("age in years", f"age{odd}"))
+    assert all(line.isprintable() for line in text.splitlines())
+    assert r"age\x1b[2J\x7f\x9b" in text
+    with pytest.raises(ConfigurationError) as caught:
+        draft(tmp_path, ROWS.replace("ward,category", f"wa{odd}rd,ca{odd}tegory"))
+    assert all(line.isprintable() for line in str(caught.value).splitlines())
 
 
 @pytest.mark.parametrize("text", ["", "name,kind\na,number\n", "a;b\n1;2\n"])

@@ -196,6 +196,15 @@ def test_a_function_that_fails_is_told_without_its_text(from_python):
         read({"kind": "python", "function": "no_colon"})
 
 
+def test_names_from_a_schema_are_listed_and_those_that_may_be_a_record_are_not(from_python, tmp_path):
+    frame = pd.DataFrame({"ages": ["1"], SECRET: ["2"]})
+    said = refusal(from_python(frame), columns=("age", "b"))
+    assert "'age' (column 1 is named much like it), 'b' not found; none of its 2 columns has a wanted name" in said
+    frame.rename(columns={SECRET: "other"}).to_parquet(tmp_path / "records.parquet")
+    said = refusal({"kind": "parquet", "path": tmp_path / "records.parquet"}, columns=("age", "b"))
+    assert "'age' (did you mean 'ages'?), 'b' not found; it has 'ages', 'other'" in said
+
+
 def test_an_unknown_kind_is_refused():
     with pytest.raises(ConfigurationError, match="csv, parquet, sql, python or simulated"):
         read({"kind": "excel"})

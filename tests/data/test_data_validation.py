@@ -197,6 +197,29 @@ def test_the_page_is_whole_without_network_or_script_and_escapes_what_it_shows(f
     assert page.count("<tr") == len(result.checks) + 1
 
 
+def test_long_names_break_behind_underscores_in_the_page_and_a_share_below_a_half_per_cent_is_told_so():
+    many = synthetic.rows(
+        features={"a_long_<i>_name": FEATURES["sex"]}, label=LABEL, person=None, max_rows=1, n=4000, seed=2
+    )
+    result = validation.validate(
+        part(many, "a_long_<i>_name", "x", 0.004),
+        features={"a_long_<i>_name": FEATURES["sex"]},
+        label=LABEL,
+        person=None,
+        checks={"max_outside": 0.0},
+    )
+    page = validation.to_html(result, title="a_model")
+    name = "a_<wbr>long_<wbr>&lt;i&gt;_<wbr>name"
+    assert f">{name}</th>" in page
+    assert f"<li>{name}: expected" in page
+    assert "<h1>Validation of a_<wbr>model</h1>" in page
+    assert "<i>" not in page
+    told = [check for check in result.checks if check.name == "code book"]
+    assert "under 0.5 %" in told[0].sentence()
+    assert '<td class="number">under 0.5 %</td>' in page
+    assert "about 0 %" not in page + "".join(result.failures())
+
+
 def test_the_json_tells_every_expectation(frame):
     body = json.loads(validation.to_json(validate(part(frame, "sex", "x", 0.5))))
     assert body["success"] is False

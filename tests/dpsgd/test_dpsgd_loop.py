@@ -13,6 +13,7 @@ from tasks.dpsgd.loop import train
 from tasks.dpsgd.networks import build
 from tasks.dpsgd.noise import NoisyMean
 from tasks.dpsgd.plan import DpSgdPlan
+from tasks.dpsgd.recipe import Recipe
 from tasks.dpsgd.reference import ReferenceEngine
 from tasks.dpsgd.units import UnitRecords
 
@@ -134,7 +135,7 @@ def test_a_changed_tensor_that_is_no_optimised_parameter_is_found_out(make_recor
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("decay", ["linear", "none"])
 @pytest.mark.parametrize("averaging", [0.0, 0.9])
-@pytest.mark.parametrize("clipping", ["flat", "normalised"])
+@pytest.mark.parametrize("clipping", ["flat", "normalised"])  # momentum .7 is adam's beta1
 def test_the_loop_equals_dp_sgd_written_out(
     make_records, seeded_keystreams, monkeypatch, optimizer, decay, averaging, clipping
 ):
@@ -179,10 +180,10 @@ def test_the_loop_equals_dp_sgd_written_out(
                     velocity[place] = 0.7 * velocity[place] + gradient
                     parameter -= rate * velocity[place]
                 else:
-                    velocity[place] = 0.9 * velocity[place] + 0.1 * gradient
+                    velocity[place] = 0.7 * velocity[place] + 0.3 * gradient
                     square[place] = 0.999 * square[place] + 0.001 * gradient**2
                     scale = (square[place] / (1 - 0.999**step)).sqrt() + 1e-8
-                    parameter -= rate * velocity[place] / (1 - 0.9**step) / scale
+                    parameter -= rate * velocity[place] / (1 - 0.7**step) / scale
                 average[place] = averaging * average[place] + (1 - averaging) * parameter
     released = [part / (1 - averaging**7) for part in average]
     for (name, _), expected in zip(network.named_parameters(), released, strict=True):
@@ -325,6 +326,13 @@ def test_t10_640_or_641_units_under_the_same_nominal_number_run_the_same_mechani
 def test_units_with_more_rows_than_accounted_are_refused(make_records):
     with pytest.raises(NotPrivateError, match="may hold 3 rows where the plan accounts for 2"):
         run(make_records(50, features=FEATURES, most=3), plan=plan_of(unit="person", rows_per_unit=2))
+
+
+@pytest.mark.parametrize(("optimizer", "expected"), [("adam", {"betas": (0.3, 0.999)}), ("sgd", {"momentum": 0.3})])
+def test_momentum_is_the_momentum_of_sgd_and_beta1_of_adam(optimizer, expected):
+    recipe = Recipe(learning_rate=0.1, optimizer=optimizer, momentum=0.3, decay="none", averaging=0.0)
+    group = recipe.build_optimizer([nn.Parameter(torch.zeros(2))]).param_groups[0]
+    assert {name: group[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize(

@@ -12,34 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from flows import cli
 from tasks.data import simulate
 
 ROOT = Path(__file__).parents[2]
 Small = Callable[..., Path]
-
-
-@pytest.fixture
-def discreet(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """Run the command line in this process: exit code, standard output, standard error."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["discreet", *arguments])
-        monkeypatch.setenv("COLUMNS", "200")
-        capsys.readouterr()
-        code = 0
-        try:
-            cli.main()
-        except SystemExit as leave:
-            code = int(leave.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 def test_check_prints_the_plan_and_reads_no_record(home: Path, small: Small, discreet: Any) -> None:
@@ -141,6 +120,30 @@ def test_init_asks_for_every_bound_and_the_draft_is_refused_until_it_is_answered
     assert discreet("init", str(records))[1].count("?") > 4
 
 
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_simulate_replaces_no_file_and_leaves_no_half_of_one(
+    home: Path, tmp_path: Path, discreet: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    path = tmp_path / "folder" / name
+    path.parent.mkdir()
+    path.write_text("mine")
+    code, _, err = discreet("simulate", str(path), "--rows", "5")
+    assert (code, path.read_text()) == (2, "mine")
+    assert "exists; name another file, or remove it first" in err
+    path.unlink()
+
+    def half_way(frame: Any, part: Path, **_: object) -> None:
+        Path(part).write_text("encounter_id,")
+        raise OSError(28, "No space left on device")
+
+    for writer in ("to_csv", "to_parquet"):
+        monkeypatch.setattr(pd.DataFrame, writer, half_way)
+    code, _, err = discreet("simulate", str(path), "--rows", "5")
+    assert code == 2
+    assert "cannot be written: No space left on device" in err
+    assert list(path.parent.iterdir()) == []
+
+
 def test_simulate_writes_what_the_simulated_source_reads(home: Path, tmp_path: Path, discreet: Any) -> None:
     for name in ("out.csv", "out.parquet"):
         code, _, err = discreet("simulate", str(tmp_path / name), "--rows", "50", "--seed", "3")
@@ -155,6 +158,13 @@ def test_ledger_show_without_a_ledger_says_so(home: Path, discreet: Any) -> None
     code, _, err = discreet("ledger", "show")
     assert code == 10
     assert "there is no ledger yet" in err
+
+
+def test_what_a_file_names_gives_no_orders_to_the_terminal(home: Path, tmp_path: Path, discreet: Any) -> None:
+    code, _, err = discreet("check", str(tmp_path / "a\x1b[2Jb\x9b.yaml"))
+    assert code == 10
+    assert r"a\x1b[2Jb\x9b.yaml: there is no such file" in err
+    assert all(line.isprintable() for line in err.splitlines())
 
 
 GOOD = simulate.discharges(rows=3000, seed=5)

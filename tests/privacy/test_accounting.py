@@ -14,6 +14,7 @@ from dp_accounting import gaussian_mechanism
 from dp_accounting.pld import PLDAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom, norm
 
 from configs.errors import AccountingError, BudgetError, ConfigurationError
 from tasks.privacy import accounting, guard, losses
@@ -263,6 +264,19 @@ def test_a_person_with_several_rows_gets_the_published_epsilon_never_the_rows(ro
 def test_a_person_with_many_rows_gets_the_published_epsilon(rows: int) -> None:
     expected = VALUES["rows_per_unit_q.01_sigma1_T1000_delta1e-5_pld"][str(rows)]
     assert person_epsilon(mechanism=sampled(), rows=rows, delta=1e-5) == pytest.approx(expected, abs=2e-3)
+
+
+def test_one_step_over_a_person_s_rows_is_the_mixture_that_its_formula_says() -> None:
+    # The person's rows move the sum by Binomial(3, 0.3) clipping norms: δ at ε = 1 by integration, in both directions.
+    x, width = np.linspace(-12, 15, 270_001, retstep=True)
+    without = norm.pdf(x)
+    within = sum(binom.pmf(count, 3, 0.3) * norm.pdf(x - count) for count in range(4))
+    delta = max(
+        float(np.maximum(one - math.e * other, 0).sum() * width)
+        for one, other in ((within, without), (without, within))
+    )
+    value = person_epsilon(mechanism=sampled(0.3, 1.0, 1), rows=3, delta=delta)
+    assert 1 - 1e-6 <= value <= 1 + 2e-3
 
 
 def test_a_release_over_all_rows_moves_by_all_of_a_persons_rows() -> None:

@@ -36,7 +36,16 @@ VARIANTS = [
     statement(unit="row", person_epsilon=11.6382),
     statement(unit="row"),
     statement(epsilon=0.0, ledger_used=0.0),
+    statement(rehearsed=True),
 ]
+
+
+def test_a_rehearsal_s_claim_says_what_would_be_used_and_not_what_is() -> None:
+    made, rehearsed = statement(), statement(rehearsed=True)
+    assert "of which 4.813 is used." in made.plain()
+    assert "of which 4.813 would be used by a first run." in rehearsed.plain()
+    assert "(8, 1e-06), used 4.813" in made.exact()
+    assert "(8, 1e-06), by a first run used 4.813" in rehearsed.exact()
 
 
 @pytest.mark.parametrize("made", VARIANTS)

@@ -57,6 +57,32 @@ def test_one_gaussian_release_meets_the_normal_trade_off_curve(sigma: float) -> 
         assert exact - 1e-9 <= found.true_positive_rate(rate) <= exact + 1e-3
 
 
+def test_an_epsilon_of_log_3_allows_three_times_the_false_positives_and_three_quarters_in_all() -> None:
+    found = point(math.log(3), 0.0)
+    assert found.advantage == pytest.approx(0.5)  # (3 - 1) / (3 + 1)
+    assert found.accuracy == pytest.approx(0.75)
+    assert [found.true_positive_rate(rate) for rate in (0.0, 0.1, 0.25, 0.7, 1.0)] == pytest.approx(
+        [0.0, 0.3, 0.75, 0.9, 1.0]
+    )
+    assert 0 <= found.auc - 0.75 <= 1e-4
+
+
+def test_a_delta_of_a_fifth_allows_a_fifth_more() -> None:
+    found = point(0.0, 0.2)
+    assert found.advantage == pytest.approx(0.2)
+    assert [found.true_positive_rate(rate) for rate in (0.0, 0.3, 0.9)] == pytest.approx([0.2, 0.5, 1.0])
+
+
+def test_the_auc_is_summed_from_above_in_ten_thousand_steps() -> None:
+    assert point(0.0, 0.0).auc == pytest.approx(0.5 + 1 / 20_000, rel=1e-12)
+
+
+def test_a_curve_is_read_in_steps_of_a_fiftieth_up_to_10_and_of_a_quarter_up_to_100() -> None:
+    epsilons = [epsilon for epsilon, _ in ceiling(mechanisms=[Gaussian(noise_multiplier=4.0)]).curve]
+    assert epsilons == pytest.approx([*np.arange(0, 10, 0.02), *np.arange(10, 100.1, 0.25)], rel=1e-12)
+    assert epsilons[-1] == 100
+
+
 def test_no_run_at_all_allows_nothing_but_guessing() -> None:
     found = point(0.0, 0.0)
     assert found.advantage == 0
@@ -99,7 +125,16 @@ def test_a_person_with_one_row_has_the_row_s_ceiling_and_one_with_more_a_higher_
 
 @pytest.mark.parametrize(
     "curve",
-    [(), ((math.nan, 0.1),), ((math.inf, 0.1),), ((-0.1, 0.1),), ((1.0, -1e-9),), ((1.0, 1.1),), ((1.0, math.nan),)],
+    [
+        (),
+        ((math.nan, 0.1),),
+        ((math.inf, 0.1),),
+        ((-0.1, 0.1),),
+        ((1.0, -1e-9),),
+        ((1.0, 1.1),),
+        ((1.0, math.nan),),
+        ((1.0, 0.1), (2.0, math.nan)),
+    ],
 )
 def test_a_curve_that_is_none_is_refused(curve) -> None:
     with pytest.raises(AccountingError, match=r"a ceiling needs pairs of a finite ε ≥ 0 and a δ in \[0, 1\]"):

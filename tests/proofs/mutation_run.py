@@ -45,31 +45,40 @@ LIBRARIES = (
     *("scipy.stats", "dp_accounting.pld.privacy_loss_distribution", "dp_accounting.rdp.rdp_privacy_accountant"),
 )
 _PRIVACY = "tests/privacy/test_"
-_LEDGER = [f"{_PRIVACY}{name}.py" for name in ("ledger", "ledger_evidence", "ledger_integrity", "ledger_refusal")]
+_ACCOUNTING = [f"{_PRIVACY}{name}.py" for name in ("accounting", "events", "statement")]
+_BUDGET = [f"{_PRIVACY}{name}.py" for name in ("budget", "events", "ledger", "ledger_refusal")]
+_LEDGER = [
+    f"{_PRIVACY}ledger{name}.py"
+    for name in ("", "_evidence", "_integrity", "_properties", "_races", "_refusal", "_schema")
+]
 _CONFIGS = ["tests/configs"]
-TESTS = {
-    "tasks/registry/gate.py": ["--noconftest", "tests/registry/test_gate.py"],  # its conftest is for MLflow
-    "tasks/privacy/budget.py": [f"{_PRIVACY}{name}.py" for name in ("budget", "ledger", "ledger_refusal")],
-    "tasks/privacy/events.py": [f"{_PRIVACY}{name}.py" for name in ("events", "ledger")],
-    "tasks/privacy/ledger.py": [*_LEDGER, f"{_PRIVACY}ledger_properties.py", f"{_PRIVACY}ledger_races.py"],
+_GATE = ["--noconftest", "tests/registry/test_gate.py"]  # its conftest is for MLflow
+TESTS = {  # files with the same tests are measured together, so few lists are fast
+    **{f"tasks/registry/{name}.py": _GATE for name in ("gate", "limits", "standing", "bounds", "evidence")},
+    "tasks/privacy/tradeoff.py": [f"{_PRIVACY}tradeoff.py"],
+    "tasks/privacy/budget.py": _BUDGET,
+    "tasks/privacy/events.py": _BUDGET,
+    "tasks/privacy/ledger.py": _LEDGER,
     "tasks/privacy/ledger_replay.py": _LEDGER,
-    "tasks/privacy/ledger_rows.py": [*_LEDGER, f"{_PRIVACY}ledger_properties.py"],
-    "tasks/privacy/ledger_schema.py": [f"{_PRIVACY}ledger_schema.py", *_LEDGER, f"{_PRIVACY}ledger_races.py"],
-    "tasks/privacy/ledger_state.py": [*_LEDGER, f"{_PRIVACY}ledger_properties.py"],
-    "tasks/privacy/guard.py": [f"{_PRIVACY}{name}.py" for name in ("events", "statement", "accounting")],
+    "tasks/privacy/ledger_rows.py": _LEDGER,
+    "tasks/privacy/ledger_schema.py": _LEDGER,
+    "tasks/privacy/ledger_state.py": _LEDGER,
+    "tasks/privacy/guard.py": _ACCOUNTING,
     "tasks/privacy/keys.py": [f"{_PRIVACY}keys.py"],
     "configs/load.py": _CONFIGS,
+    "configs/faults.py": _CONFIGS,
     "configs/yaml_text.py": _CONFIGS,
     "configs/schema.py": _CONFIGS,
     "configs/section.py": _CONFIGS,
     "configs/data_schema.py": _CONFIGS,
+    "configs/evidence_schema.py": _CONFIGS,
     "configs/feature_schema.py": _CONFIGS,
     "configs/privacy_schema.py": _CONFIGS,
     "configs/runtime_schema.py": _CONFIGS,
     "configs/errors.py": [*_CONFIGS, f"{_PRIVACY}events.py"],
     "tasks/privacy/calibration.py": [f"{_PRIVACY}calibration.py"],
-    "tasks/privacy/accounting.py": [f"{_PRIVACY}{name}.py" for name in ("accounting", "events")],
-    "tasks/privacy/losses.py": [f"{_PRIVACY}accounting.py"],
+    "tasks/privacy/accounting.py": _ACCOUNTING,
+    "tasks/privacy/losses.py": _ACCOUNTING,
     "tasks/privacy/statement.py": [f"{_PRIVACY}statement.py"],
     "tasks/privacy/refusal.py": [f"{_PRIVACY}ledger_refusal.py"],
 }
@@ -142,14 +151,21 @@ class Tree:
         self.scratch = folder / "scratch"
         self.said = folder / "said.txt"
 
-    def baseline(self, file: str) -> Baseline:
-        """Run a file's tests unchanged; they must pass."""
+    def baselines(self, files: Sequence[str]) -> dict[str, Baseline]:
+        """Run the tests that some files share, unchanged; they must pass."""
         found = self.scratch.with_name("baseline.json")
-        code, seconds, _ = self._forked(lambda: self._measured(file, found), math.inf)
+        code, seconds, _ = self._forked(lambda: self._measured(files, found), math.inf)
         if code != 0:
-            raise RuntimeError(f"the tests of {file} fail without a mutant:\n{self.said.read_text()[-3000:]}")
+            raise RuntimeError(f"tests fail without a mutant of {', '.join(files)}:\n{self.said.read_text()[-3000:]}")
         durations, reached = json.loads(found.read_text())
-        return Baseline(seconds=seconds, durations=durations, reached={int(line): at for line, at in reached.items()})
+        return {
+            file: Baseline(
+                seconds=seconds,
+                durations=durations,
+                reached={int(line): tests for line, tests in reached[file].items()},
+            )
+            for file in files
+        }
 
     def judge(self, mutant: Mutant, base: Baseline) -> Result:
         """Run a mutant's tests; the file is as it was afterwards."""
@@ -184,9 +200,9 @@ class Tree:
             code = 3
             try:
                 os.setsid()
+                resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))  # unchanged too: it must not be what kills
                 if math.isfinite(limit):
                     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(limit), math.ceil(limit) + 2))
-                    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
                     sys.dont_write_bytecode = True
                     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
                 output = os.open(self.said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -220,15 +236,15 @@ class Tree:
             return 5
         return code
 
-    def _measured(self, file: str, found: Path) -> int:
+    def _measured(self, files: Sequence[str], found: Path) -> int:
         import coverage
 
-        cover = coverage.Coverage(data_file=None, include=[str(self.root / file)])
+        cover = coverage.Coverage(data_file=None, include=[str(self.root / file) for file in files])
         clock = _Clock(cover)
         cover.start()
-        code = self._pytest(file, clock)
+        code = self._pytest(files[0], clock)
         cover.stop()
-        reached = cover.get_data().contexts_by_lineno(str(self.root / file))
+        reached = {file: cover.get_data().contexts_by_lineno(str(self.root / file)) for file in files}
         found.write_text(json.dumps([clock.durations, reached]))
         return code
 
@@ -242,18 +258,17 @@ def chosen(file: str, share: float, seed: str) -> list[Mutant]:
     return [every[place] for place in sorted(places)]
 
 
-def run_file(file: str, share: float, seed: str, log: Path | None = None) -> list[Result]:
-    """Judge a file's mutants in this process."""
+def run_together(files: Sequence[str], share: float, seed: str, log: Path | None = None) -> list[Result]:
+    """Judge the mutants of files with the same tests in this process."""
     for name in LIBRARIES:
         __import__(name)
     results: list[Result] = []
-    picked = chosen(file, share, seed)
-    if picked:
-        with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-            tree = Tree(Path(folder))
-            base = tree.baseline(file)
-            for mutant in picked:
-                results.append(tree.judge(mutant, base))
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        tree = Tree(Path(folder))
+        bases = tree.baselines(files)
+        for file in files:
+            for mutant in chosen(file, share, seed):
+                results.append(tree.judge(mutant, bases[file]))
                 if log is not None:
                     with log.open("a") as lines:
                         lines.write(json.dumps(asdict(results[-1])) + "\n")
@@ -261,9 +276,12 @@ def run_file(file: str, share: float, seed: str, log: Path | None = None) -> lis
 
 
 def run(files: Sequence[str], *, share: float, seed: str, workers: int, log: Path | None = None) -> list[Result]:
-    """Judge the mutants of several files, `workers` files at a time."""
+    """Judge the mutants of several files, `workers` sets of tests at a time."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for file in files:
+        alike.setdefault(tuple(TESTS[file]), []).append(file)
     with get_context("spawn").Pool(workers, maxtasksperchild=1) as pool:
-        parts = [pool.apply_async(run_file, (file, share, seed, log)) for file in files]
+        parts = [pool.apply_async(run_together, (group, share, seed, log)) for group in alike.values()]
         return [result for part in parts for result in part.get()]
 
 

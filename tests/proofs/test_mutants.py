@@ -1,7 +1,7 @@
 """The tests notice a fault: every mutant of the privacy, gate and configuration code dies or has a written reason.
 
 `make proof` draws a quarter of the mutants of each file. `MUTANTS=all` runs every one, `MUTANTS_SEED=…` draws
-others, `MUTANTS_WORKERS=…` runs more than two files at a time.
+others, `MUTANTS_WORKERS=…` runs more than two sets of tests at a time.
 """
 
 import dataclasses
@@ -34,7 +34,8 @@ def every() -> list[Mutant]:
 
 
 def test_every_file_of_privacy_gate_and_configuration_is_mutated() -> None:
-    files = {*ROOT.glob("tasks/privacy/*.py"), *ROOT.glob("configs/*.py"), ROOT / "tasks/registry/gate.py"}
+    files = {*ROOT.glob("tasks/privacy/*.py"), *ROOT.glob("configs/*.py")}
+    files |= {ROOT / f"tasks/registry/{name}.py" for name in ("gate", "limits", "standing", "bounds", "evidence")}
     assert set(TESTS) == {str(file.relative_to(ROOT)) for file in files if file.name != "__init__.py"}
 
 
@@ -81,7 +82,7 @@ def test_a_file_that_is_unchanged_survives_and_one_that_is_broken_dies() -> None
     first = mutants(file, (ROOT / file).read_text(encoding="utf-8"))[0]
     with tempfile.TemporaryDirectory() as folder:
         tree = Tree(Path(folder))
-        base = tree.baseline(file)
+        base = tree.baselines([file])[file]
         same = dataclasses.replace(first, source=(ROOT / file).read_text(encoding="utf-8") + "# the same\n")
         assert tree.judge(same, base).outcome == "survived"
         assert tree.judge(first, base).outcome == "killed"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tasks.registry.aliases import champion, champion_scores, describe, load, register, settle
-from tasks.registry.gate import Decision, Missing, Reason
+from tasks.registry.evidence import Decision, Missing, Reason
 from tasks.registry.tracking import client, log_run
 
 PROMOTED = Decision(verdict="promoted", reasons=(Reason(gate="min_auc", outcome="passed", words="AUC is .66"),))

@@ -9,7 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from configs.errors import ConfigurationError
-from tasks.registry.gate import EXIT_CODES, Decision, Evidence, Interval, Missing, Reason, check_policy, judge
+from tasks.registry.evidence import (
+    EXIT_CODES,
+    Attacked,
+    Decision,
+    Evidence,
+    Gap,
+    Interval,
+    Judged,
+    Missing,
+    Reason,
+    evidence_of,
+)
+from tasks.registry.gate import judge
+from tasks.registry.limits import check_policy
 
 GOOD = Evidence(
     self_test_passed=True,
@@ -27,6 +40,10 @@ GOOD = Evidence(
     auc=Interval(estimate=0.66, lower=0.64, upper=0.68),
     champion_version="3",
     auc_drop=Interval(estimate=0.002, lower=-0.004, upper=0.008),
+    attack=Attacked(verdict="PASS", words="members cannot be told from others", advantage=0.004, limit=0.05),
+    groups=(),
+    gaps=(),
+    min_count=100,
 )
 POLICY = {"min_auc": 0.6, "max_auc_drop": 0.02}
 
@@ -51,6 +68,7 @@ def test_a_model_inside_every_limit_is_promoted_and_every_gate_says_why():
         "self_test",
         "steps",
         "validation",
+        "attack",
         "min_auc",
         "max_auc_drop",
     ]
@@ -115,7 +133,7 @@ def test_all_reasons_come_at_once():
     blocking = {r.gate: r.outcome for r in decision.reasons if r.outcome != "passed"}
     assert blocking == {"self_test": "blocked", "run_epsilon": "blocked", "min_auc": "insufficient"}
     assert decision.verdict == "blocked"
-    assert len(decision.reasons) == 8
+    assert len(decision.reasons) == 9
 
 
 def test_an_interval_astride_the_limit_is_insufficient_and_says_number_and_limit():
@@ -190,7 +208,7 @@ def test_of_two_deltas_the_larger_is_the_number_that_is_judged(run, ledger):
 
 @pytest.mark.parametrize("policy", [{"min_auc": 0.5}, {"min_auc": 0.999}, {"max_auc_drop": 0}, {"max_auc_drop": 0.5}])
 def test_the_bounds_of_a_limit_are_limits_themselves(policy):
-    assert check_policy(policy) == policy
+    assert dict(check_policy(policy).limits) == policy
 
 
 @pytest.mark.parametrize(
@@ -205,7 +223,8 @@ def test_a_number_just_beyond_its_limit_is_printed_with_as_many_digits_as_tell_t
 def test_a_first_model_is_judged_by_absolute_limits_and_that_is_recorded():
     decision = decide(champion_version=None, auc_drop=Missing(why="no champion"))
     assert decision.verdict == "promoted"
-    assert reason(decision, "max_auc_drop").outcome == "noted"
+    assert "max_auc_drop" not in {found.gate for found in decision.reasons}  # one line says it, not two
+    assert reason(decision, "champion").outcome == "noted"
     assert "first model" in reason(decision, "champion").words
     assert "min_auc" in reason(decision, "champion").words
 
@@ -228,7 +247,7 @@ def test_a_comparison_that_was_refused_blocks_with_the_reason():
     [
         ({}, ["no limit", "min_auc", "max_auc_drop"]),
         ({"min_acu": 0.6}, ["min_acu", "did you mean min_auc?"]),
-        ({"zebra": 0.6}, ["zebra", "known gates: min_auc, max_auc_drop"]),
+        ({"zebra": 0.6}, ["zebra", "known limits: min_auc, max_auc_drop"]),
         ({"min_auc": None}, ["min_auc", "null", "0.5 to 0.999"]),
         ({"min_auc": math.nan}, ["min_auc", "nan", "finite"]),
         ({"max_auc_drop": math.inf}, ["max_auc_drop", "inf", "finite"]),
@@ -271,18 +290,19 @@ def test_a_promotion_implies_that_both_bounds_are_finite_and_inside(auc, drop, c
 
 def test_the_gate_imports_nothing_but_the_standard_library_and_our_errors():
     import ast
+    import sys
     from pathlib import Path
 
-    import tasks.registry.evidence
-    import tasks.registry.gate
+    from tasks.registry import bounds, evidence, gate, limits, standing
 
-    allowed = {"configs.errors", "tasks.registry.evidence"}
-    standard = {"difflib", "itertools", "math", "collections.abc", "dataclasses", "types", "typing"}
-    for module in (tasks.registry.gate, tasks.registry.evidence):
+    modules = (gate, limits, standing, bounds, evidence)
+    allowed = {"configs.errors", *(module.__name__ for module in modules)}
+    for module in modules:
         tree = ast.parse(Path(str(module.__file__)).read_text())
         froms = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         plain = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
-        assert froms | plain <= allowed | standard
+        found = {name for name in froms | plain if name.split(".")[0] not in sys.stdlib_module_names}
+        assert found <= allowed
 
 
 def test_no_epsilon_is_told_without_its_delta_and_its_unit():
@@ -298,3 +318,215 @@ def test_what_is_only_noted_stands_last():
     outcomes = [reason.outcome for reason in decide(champion_version=None, self_test_passed=False).reasons]
     assert outcomes == sorted(outcomes, key=("blocked", "insufficient", "passed", "noted").index)
     assert {"blocked", "passed", "noted"} <= set(outcomes)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "outcome"),
+    [
+        ("PASS", "promoted"),
+        ("INCONCLUSIVE", "insufficient"),
+        ("ATTACK_BROKEN", "insufficient"),
+        ("INVALID_SPLIT", "insufficient"),
+        ("FAIL", "blocked"),
+        ("CONTRADICTION", "blocked"),
+        ("VETO", "blocked"),
+        ("no such verdict", "blocked"),
+    ],
+)
+def test_an_attack_s_verdict_decides_as_the_design_maps_it_and_no_policy_switches_it_off(verdict, outcome):
+    decision = decide(attack=Attacked(verdict=verdict, words="why", advantage=0.06, limit=0.05))
+    assert decision.verdict == outcome
+    found = reason(decision, "attack")
+    assert (found.number, found.limit, found.words) == (0.06, 0.05, f"{verdict}: why")
+
+
+@pytest.mark.parametrize("advantage", [None, math.nan, math.inf])
+def test_an_attack_that_passes_without_a_number_does_not_pass(advantage):
+    assert decide(attack=Attacked(verdict="PASS", words="", advantage=advantage, limit=0.05)).verdict == "blocked"
+
+
+def test_an_attack_that_did_not_run_blocks_with_the_reason():
+    decision = decide(attack=Missing(why="there is no hold-out"))
+    assert decision.verdict == "blocked"
+    assert "there is no hold-out" in reason(decision, "attack").words
+
+
+OLD = Judged(
+    attribute="age",
+    group="80+",
+    why_not="",
+    auc=Interval(estimate=0.62, lower=0.58, upper=0.66),
+    loss=Interval(estimate=0.004, lower=-0.01, upper=0.02),
+)
+YOUNG = dataclasses.replace(
+    OLD,
+    group="30-79",
+    auc=Interval(estimate=0.66, lower=0.64, upper=0.68),
+    loss=Interval(estimate=0.01, lower=0.002, upper=0.018),
+)
+FEW = dataclasses.replace(OLD, group="<30", why_not="fewer than 100 with the outcome", auc=Missing(why="few"))
+GROUPS = (OLD, YOUNG, FEW)
+BY_GROUP = {"max_privacy_loss": 0.05, "min_group": 0.55, "max_gap": 0.1}
+GAPS = (Gap(attribute="age", auc=Interval(estimate=0.04, lower=0.0, upper=0.08)),)
+
+
+def by_group(policy=None, groups=GROUPS, **changes) -> Decision:
+    return decide(policy or {"min_auc": 0.6, **BY_GROUP}, **{"groups": groups, "gaps": GAPS, **changes})
+
+
+def test_groups_inside_every_limit_pass_and_the_worst_of_them_is_named():
+    decision = by_group()
+    assert decision.verdict == "promoted"
+    loss, least = reason(decision, "max_privacy_loss"), reason(decision, "min_group")
+    assert (loss.group, loss.number, loss.limit) == ("age/80+", 0.004, 0.05)  # by its bound, not by its estimate
+    assert "upper bound 0.02 is within the limit of 0.05 (2 groups judged at once)" in loss.words
+    assert (least.group, least.number, least.limit) == ("age/80+", 0.62, 0.55)
+    assert "lower bound 0.58 reaches the limit of 0.55" in least.words
+
+
+def test_groups_with_too_few_people_are_named_and_never_count_as_passed():
+    found = reason(by_group(), "groups")
+    assert (found.outcome, found.words) == ("noted", "not gated, for they hold too few people: age/<30")
+    alone = by_group(groups=(FEW,))
+    assert alone.verdict == "insufficient"
+    assert {r.gate for r in alone.reasons if r.outcome == "insufficient"} == {"max_privacy_loss", "min_group"}
+    assert "no group has the people it takes" in reason(alone, "min_group").words
+
+
+def test_every_group_beyond_a_limit_gets_its_own_reason():
+    worse = dataclasses.replace(YOUNG, loss=Interval(estimate=0.08, lower=0.051, upper=0.1))
+    unsure = dataclasses.replace(OLD, loss=Interval(estimate=0.04, lower=0.02, upper=0.06))
+    decision = by_group(groups=(worse, unsure))
+    assert decision.verdict == "blocked"
+    found = {r.group: r.outcome for r in decision.reasons if r.gate == "max_privacy_loss"}
+    assert found == {"age/30-79": "blocked", "age/80+": "insufficient"}
+    assert by_group(groups=(unsure,)).verdict == "insufficient"
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        ({"auc": Interval(estimate=0.5, lower=0.45, upper=0.549)}, "blocked"),
+        ({"auc": Interval(estimate=0.56, lower=0.549, upper=0.6)}, "insufficient"),
+        ({"auc": Interval(estimate=math.nan, lower=math.nan, upper=math.nan)}, "blocked"),
+        ({"auc": Missing(why="no row is positive")}, "blocked"),
+        ({"loss": Interval(estimate=0.06, lower=0.0501, upper=0.1)}, "blocked"),
+        ({"loss": Interval(estimate=0.06, lower=0.05, upper=0.1)}, "insufficient"),
+        ({"loss": Interval(estimate=-0.3, lower=-0.4, upper=-0.2)}, "promoted"),
+        ({"loss": Interval(estimate=0.01, lower=math.nan, upper=0.02)}, "blocked"),
+        ({"loss": Missing(why="the recipe without noise did not train")}, "blocked"),
+    ],
+)
+def test_one_group_alone_decides_for_the_model(change, outcome):
+    decision = by_group(groups=(YOUNG, dataclasses.replace(OLD, **change)))
+    assert decision.verdict == outcome
+    if outcome != "promoted":
+        assert [r.group for r in decision.reasons if r.outcome == outcome] == ["age/80+"]
+
+
+def test_a_fairness_report_that_is_missing_blocks_every_limit_on_groups():
+    decision = by_group(groups=Missing(why="the report failed"), gaps=())
+    assert decision.verdict == "blocked"
+    assert {r.gate for r in decision.reasons if r.outcome == "blocked"} == set(BY_GROUP)
+    assert "the report failed" in reason(decision, "max_privacy_loss").words
+    assert decide(groups=Missing(why="the report failed")).verdict == "promoted"  # a policy that looks at no group
+
+
+def test_a_required_group_without_evidence_makes_the_outcome_insufficient():
+    policy = {"min_auc": 0.6, **BY_GROUP, "required": ["age/80+", "age/<30", "age/none"]}
+    decision = by_group(policy)
+    assert decision.verdict == "insufficient"
+    found = {r.group: r.words for r in decision.reasons if r.gate == "required"}
+    assert found == {
+        "age/<30": "age/<30 is required and cannot be judged: fewer than 100 with the outcome",
+        "age/none": "age/none is required and cannot be judged: there is no such group",
+    }
+    assert "groups" not in {r.gate for r in decision.reasons}  # named once
+
+
+@pytest.mark.parametrize("asked", [50, 200])
+def test_groups_judged_from_another_floor_are_not_enough(asked):
+    decision = by_group({"min_group": 0.55, "min_count": asked})
+    assert decision.verdict == "insufficient"
+    assert f"the policy asks for {asked}: assess again" in reason(decision, "min_count").words
+    assert by_group({"min_group": 0.55, "min_count": asked}, min_count=asked).verdict == "promoted"
+    assert decide({"min_auc": 0.6, "min_count": asked}).verdict == "promoted"  # no limit on groups
+
+
+@pytest.mark.parametrize(
+    ("gap", "outcome"),
+    [
+        (Interval(estimate=0.05, lower=0.01, upper=0.1), "promoted"),
+        (Interval(estimate=0.05, lower=0.01, upper=0.11), "insufficient"),
+        (Interval(estimate=0.2, lower=0.11, upper=0.3), "blocked"),
+        (Missing(why="fewer than two groups can be estimated"), "insufficient"),
+        (Interval(estimate=math.nan, lower=0.0, upper=0.05), "blocked"),
+    ],
+)
+def test_a_gap_is_judged_by_its_bounds_and_names_its_attribute(gap, outcome):
+    decision = by_group(gaps=(*GAPS, Gap(attribute="sex", auc=gap)))
+    assert decision.verdict == outcome
+    assert [r.group for r in decision.reasons if r.gate == "max_gap" and r.outcome != "passed"] == (
+        [] if outcome == "promoted" else ["sex"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "parts"),
+    [
+        ({"min_count": 100}, ["no limit"]),
+        ({"required": ["a/b"]}, ["no limit"]),
+        ({"min_auc": 0.6, "min_count": 10}, ["min_count = 10", "at least 11"]),
+        ({"min_auc": 0.6, "min_count": True}, ["min_count = True"]),
+        ({"min_auc": 0.6, "min_count": 99.5}, ["min_count = 99.5"]),
+        ({"min_auc": 0.6, "required": "age/80+"}, ["required = 'age/80+'", "list"]),
+        ({"min_auc": 0.6, "required": [1]}, ["required = [1]", "attribute/group"]),
+        ({"max_privacy_loss": None}, ["max_privacy_loss", "null"]),
+        ({"max_privacy_los": 0.1}, ["did you mean max_privacy_loss?"]),
+    ],
+)
+def test_settings_alone_are_no_policy_and_wrong_ones_are_refused(policy, parts):
+    with pytest.raises(ConfigurationError) as caught:
+        check_policy(policy)
+    assert all(part in str(caught.value) for part in parts)
+
+
+def test_the_smallest_floor_is_eleven_and_the_default_a_hundred():
+    assert check_policy({"min_auc": 0.6, "min_count": 11}).min_count == 11
+    assert check_policy({"min_auc": 0.6}).min_count == 100
+    assert check_policy({"min_auc": 0.6, "required": ["a/b"]}).required == ("a/b",)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"groups": GROUPS, "gaps": GAPS},
+        {"groups": Missing(why="gone"), "gaps": (Gap(attribute="sex", auc=Missing(why="one group")),)},
+        {"attack": Missing(why="gone"), "auc": Missing(why="one class"), "champion_version": None},
+        {"run_epsilon": math.inf, "auc": Interval(estimate=0.5, lower=-math.inf, upper=math.inf)},
+        {"attack": Attacked(verdict="ATTACK_BROKEN", words="w", advantage=None, limit=0.05)},
+    ],
+)
+def test_evidence_survives_json_and_judges_alike(change):
+    evidence = dataclasses.replace(GOOD, **change)
+    restored = evidence_of(json.loads(json.dumps(evidence.to_json(), allow_nan=False)))
+    assert restored == evidence
+    policy = {"min_auc": 0.6, **BY_GROUP}
+    assert judge(policy=policy, evidence=restored) == judge(policy=policy, evidence=evidence)
+
+
+def test_a_configuration_allows_exactly_the_limits_that_the_gate_takes():
+    from pydantic import TypeAdapter, ValidationError
+
+    from configs.evidence_schema import Gates
+    from tasks.registry.limits import LIMITS
+
+    settings = {"min_count", "required"}
+    assert set(Gates.model_fields) == set(LIMITS) | settings
+    for name, limit in LIMITS.items():
+        for value in (limit.low, limit.high):
+            assert TypeAdapter(Gates).validate_python({name: value}).limits() == {name: value}
+        for value in (limit.low - 1e-6, limit.high + 1e-6):
+            with pytest.raises(ValidationError):
+                TypeAdapter(Gates).validate_python({name: value})
