@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -10,14 +9,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tasks import fitting
-from tasks.data import encoding, labels, split
+from tasks.data import labels, split
+from tasks.data.plain import plain
 from tasks.data.workfolder import read_frame
 from tasks.fairness import groups
 from tasks.fairness.report import group_report
 from tasks.fairness.suppression import PublishedReport, published
 from tasks.fairness.trees import boosted_trees
 from tasks.handover import Assessed, Attacked, Estimate, Records, Run, Trained
-from tasks.planning import groups_of, part_of, store_of
+from tasks.planning import features_of, groups_of, part_of, store_of
 from tasks.policy import step
 from tasks.progress import report
 from tasks.registry import aliases
@@ -38,7 +38,7 @@ def assess(run: Run, records: Records, trained: Trained, attacked: Attacked) -> 
     scores: dict[str, Scores | None] = {
         "model": ours,
         "without_noise": fitting.probabilities(run, attacked.twin, attacked.twin_encoding, frame),
-        "trees": _trees(run, trained, part_of(everybody, run, split.TRAIN), frame),
+        "trees": _trees(run, part_of(everybody, run, split.TRAIN), frame),
     }
     version, theirs = _champion(run, trained, frame)
     scores["champion"] = theirs if isinstance(theirs, np.ndarray) else None
@@ -53,13 +53,15 @@ def assess(run: Run, records: Records, trained: Trained, attacked: Attacked) -> 
     )
 
 
-def _trees(run: Run, trained: Trained, frame: pd.DataFrame, held_out: pd.DataFrame) -> Scores:
+def _trees(run: Run, frame: pd.DataFrame, held_out: pd.DataFrame) -> Scores:
     """Boosted trees on every row of the training persons: nobody is capped where nobody is protected."""
-    spec = json.loads(trained.encoding.read_text())
+    features, missing = features_of(run.config), run.config.data.missing
+    columns, codes = plain(frame, features, missing=missing)
     return boosted_trees(
-        features=encoding.encode(frame, spec),
+        features=columns,
         labels=labels.binary(frame, **run.config.data.label.model_dump()),
-        test_features=encoding.encode(held_out, spec),
+        test_features=plain(held_out, features, missing=missing)[0],
+        codes=codes,
         seed=0,
     )
 

@@ -1,4 +1,4 @@
-"""Boosted trees without privacy, on the same encoded features: what could be had if nobody were protected."""
+"""Boosted trees without privacy, on the same features: what could be had if nobody were protected."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,7 +6,12 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 
 def boosted_trees(
-    *, features: NDArray[np.floating], labels: NDArray[np.floating], test_features: NDArray[np.floating], seed: int
+    *,
+    features: NDArray[np.floating],
+    labels: NDArray[np.floating],
+    test_features: NDArray[np.floating],
+    codes: NDArray[np.bool_] | None = None,
+    seed: int,
 ) -> NDArray[np.float64]:
     """Fit on the training rows, and score others.
 
@@ -15,9 +20,10 @@ def boosted_trees(
     trees die with this call.
 
     Args:
-        features: [rows, columns] of the training rows.
+        features: [rows, columns] of the training rows; NaN is a value of its own.
         labels: [rows] of 0 and 1.
         test_features: [test rows, columns].
+        codes: [columns], which columns are codes of categories, below 255; none when left out.
         seed: of the sample that the bins are cut by; same seed, same scores.
 
     Returns:
@@ -33,6 +39,7 @@ def boosted_trees(
         min_samples_leaf=100,
         l2_regularization=10.0,
         early_stopping=False,  # pyright: ignore[reportArgumentType] - the default is text, a truth value is allowed
+        categorical_features=codes,  # pyright: ignore[reportArgumentType] - a mask is allowed
         random_state=seed,
     )
     return trees.fit(features, target).predict_proba(test_features)[:, 1]

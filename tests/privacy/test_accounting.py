@@ -267,16 +267,16 @@ def test_a_person_with_many_rows_gets_the_published_epsilon(rows: int) -> None:
 
 
 def test_one_step_over_a_person_s_rows_is_the_mixture_that_its_formula_says() -> None:
-    # The person's rows move the sum by Binomial(3, 0.3) clipping norms: δ at ε = 1 by integration, in both directions.
-    x, width = np.linspace(-12, 15, 270_001, retstep=True)
-    without = norm.pdf(x)
-    within = sum(binom.pmf(count, 3, 0.3) * norm.pdf(x - count) for count in range(4))
+    # The rows move the sum by Binomial(3, 0.3) clipping norms: δ at ε = 0.2 by integration, in both directions.
+    x, width = np.linspace(-48, 51, 100_001, retstep=True)
+    without = norm.pdf(x, scale=4.0)
+    within = sum(binom.pmf(count, 3, 0.3) * norm.pdf(x - count, scale=4.0) for count in range(4))
     delta = max(
-        float(np.maximum(one - math.e * other, 0).sum() * width)
+        float(np.maximum(one - math.exp(0.2) * other, 0).sum() * width)
         for one, other in ((within, without), (without, within))
     )
-    value = person_epsilon(mechanism=sampled(0.3, 1.0, 1), rows=3, delta=delta)
-    assert 1 - 1e-6 <= value <= 1 + 2e-3
+    value = person_epsilon(mechanism=sampled(0.3, 4.0, 1), rows=3, delta=delta)
+    assert 0.2 - 1e-6 <= value <= 0.2 + 1e-4
 
 
 def test_a_release_over_all_rows_moves_by_all_of_a_persons_rows() -> None:
