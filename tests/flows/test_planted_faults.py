@@ -1,0 +1,94 @@
+"""The gate on the real hospital records: an honest run passes, and each planted fault is kept from promotion.
+
+Nothing is tuned to the faults: the limits are those of the shipped configuration.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.data import encoding, split
+from tasks.dpsgd import loop
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT.parent / "shared" / "data" / "diabetes130"
+OLD = ("[80-90)", "[90-100)")
+pytestmark = [
+    pytest.mark.orchestration,
+    pytest.mark.proof,
+    pytest.mark.usefixtures("prefect_api"),
+    pytest.mark.skipif(
+        not (DATA.is_dir() or "DISCREET_DATA" in os.environ), reason="the hospital records are not beside this checkout"
+    ),
+]
+
+
+def honest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is wrong."""
+
+
+def noise_times_four(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four times the noise that the plan accounts for; the recipe without noise stays as it is."""
+    real = loop.train
+
+    def train(*, plan: Any, **arguments: Any) -> loop.TrainingResult:
+        return real(plan=dataclasses.replace(plan, noise_multiplier=4 * plan.noise_multiplier), **arguments)
+
+    monkeypatch.setattr(loop, "train", train)
+
+
+def features_of_one_group_zeroed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken join: whatever is known of African American patients reaches no model."""
+    real = encoding.encode
+
+    def encode(frame: Any, spec: Any) -> Any:
+        features = real(frame, spec)
+        features[(frame["race"] == "AfricanAmerican").to_numpy()] = 0
+        return features
+
+    monkeypatch.setattr(encoding, "encode", encode)
+
+
+def one_group_left_out_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody over 80 is trained on; the recipe without noise trains on all."""
+    import tasks.train
+
+    real = tasks.train.part_of
+
+    def part_of(frame: Any, run: Any, part: int) -> Any:
+        found = real(frame, run, part)
+        return found if part != split.TRAIN else found[~found["age"].isin(OLD)].reset_index(drop=True)
+
+    monkeypatch.setattr(tasks.train, "part_of", part_of)
+
+
+@pytest.mark.parametrize(
+    ("plant", "verdicts"),
+    [
+        (honest, {"promoted"}),
+        (noise_times_four, {"blocked", "insufficient"}),
+        (features_of_one_group_zeroed, {"blocked", "insufficient"}),
+        (one_group_left_out_of_training, {"blocked", "insufficient"}),
+    ],
+)
+def test_an_honest_run_is_promoted_and_a_planted_fault_is_not(
+    plant: Callable[[pytest.MonkeyPatch], None],
+    verdicts: set[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from flows.retraining import retrain
+
+    monkeypatch.setenv("DISCREET_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("DISCREET_DATA", os.environ.get("DISCREET_DATA", str(DATA)))
+    plant(monkeypatch)
+    outcome = retrain(config_path=str(ROOT / "configs" / "diabetes130.yaml"), reason="planted")
+    with capsys.disabled():
+        print(f"\n{plant.__name__}: {outcome.verdict}")
+        print("\n".join(f"  {state} {gate}: {words}" for gate, state, words in outcome.reasons if state != "passed"))
+    assert outcome.verdict in verdicts
