@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 from tasks import fitting
 from tasks.data import split
 from tasks.data.workfolder import read_frame
+from tasks.dpsgd.plan import DpSgdPlan
 from tasks.dpsgd.units import UnitRecords
 from tasks.handover import Attacked, Records, Run, Trained
 from tasks.membership import verdict
@@ -29,7 +30,7 @@ from tasks.membership.control import control
 from tasks.membership.metrics import evaluate, strongest
 from tasks.membership.results import AttackResult, Rate, published, published_auc
 from tasks.membership.scores import class_losses, gap_accuracy, row_losses, unit_scores
-from tasks.planning import ceiling_of, part_of, plan_of
+from tasks.planning import ceiling_of, part_of
 from tasks.policy import step
 from tasks.privacy.tradeoff import Ceiling
 from tasks.progress import report
@@ -45,8 +46,8 @@ _CEILING_RATES = tuple(10 ** (-3 + 3 * point / 40) for point in range(41))
 def attack(run: Run, records: Records, trained: Trained) -> Attacked:
     people, spec = _people(run, records), json.loads(trained.encoding.read_text())
     target = _Victim.of(people, run, trained.weights, spec)
-    twin, twin_weights, twin_encoding = _twin(people, run)
-    caught, ceiling = _control(target, run), ceiling_of(run.config, plan_of(run.config))
+    twin, twin_weights, twin_encoding = _twin(people, run, trained.plan)
+    caught, ceiling = _control(target, run), ceiling_of(run.config, trained.plan)
     evidence = verdict.AttackEvidence(
         target=target.attacked(),
         ceiling=_allowed(ceiling),
@@ -152,10 +153,10 @@ class _Victim:
         return sums / self.units[side].counts.double().numpy()[:, None]
 
 
-def _twin(people: dict[str, pd.DataFrame], run: Run) -> tuple[_Victim, Path, Path]:
+def _twin(people: dict[str, pd.DataFrame], run: Run, plan: DpSgdPlan) -> tuple[_Victim, Path, Path]:
     """The same recipe with clipping and no noise at all, neither in the steps nor in the moments."""
     report(step="attack", note="the same recipe without noise")
-    plan, spec = plan_of(run.config), fitting.encoder(run)
+    spec = fitting.encoder(run)
     rows = fitting.units_of(people["members"], run, spec, by_person=run.config.privacy.unit == "person")
     if plan.moments_noise_multiplier is not None:
         spec, rows = fitting.centred(plan, spec, rows, _no_claim, noise_multiplier=fitting.NO_NOISE)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from configs.runtime_schema import Runtime
 from configs.schema import Config
+from tasks.dpsgd.plan import DpSgdPlan
 from tasks.fairness.suppression import PublishedReport
 from tasks.registry.card_content import AttackPanel
 
@@ -86,6 +87,7 @@ class Trained:
         weights: safetensors file in the work folder.
         encoding: JSON file of the preprocessing.
         network: JSON file of the network's specification.
+        plan: everything that epsilon depends on.
         engine: the clipping engine that ran.
         sampling_rate: q.
         noise_multiplier: σ.
@@ -110,6 +112,7 @@ class Trained:
     weights: Path
     encoding: Path
     network: Path
+    plan: DpSgdPlan
     engine: str
     sampling_rate: float
     noise_multiplier: float

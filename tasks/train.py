@@ -165,6 +165,7 @@ def _trained(
         weights=weights,
         encoding=encoded,
         network=network,
+        plan=plan,
         engine=result.engine,
         sampling_rate=plan.sampling_rate,
         noise_multiplier=plan.noise_multiplier,

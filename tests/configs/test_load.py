@@ -365,7 +365,7 @@ def test_the_local_runtime_lives_where_the_environment_says(tmp_path: Path) -> N
 
 
 def test_an_unknown_runtime_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigurationError, match="known: local"):
+    with pytest.raises(ConfigurationError, match="known: compose, local"):
         load_runtime("lokal")
     with pytest.raises(ConfigurationError, match="there is no such file"):
         load_runtime("nowhere/lokal.yaml", os.environ)

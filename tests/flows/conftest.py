@@ -22,7 +22,8 @@ SHRINK = {
     "max_auc_drop: 0.02": "max_auc_drop: 0.5",
     # a thousand people tell little of an attack, and less of a group
     "max_advantage: 0.05": "max_advantage: 0.9",
-    "max_privacy_loss: 0.05": "max_privacy_loss: 0.5",
+    "units: 5000, epochs: 40": "units: 500, epochs: 150",
+    "max_privacy_loss: 0.05": "max_privacy_loss: 0.5\n  min_count: 30",
     "  min_group: 0.60\n": "",
     'required: ["age_band/80+"]': "required: []",
 }

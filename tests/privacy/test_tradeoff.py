@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from configs.errors import AccountingError, ConfigurationError
+from tasks.privacy import tradeoff
 from tasks.privacy.events import Gaussian, SampledGaussian
 from tasks.privacy.tradeoff import Ceiling, ceiling, person_ceiling
 
@@ -41,9 +42,10 @@ def test_the_curve_of_a_run_gives_the_reference_s_tighter_ceiling() -> None:
             sampling_rate=row["sampling_rate"], noise_multiplier=row["noise_multiplier"], steps=row["steps"]
         )
         found = ceiling(mechanisms=[run])
-        assert found.advantage == pytest.approx(row["adv"], abs=2e-5)
-        assert found.true_positive_rate(0.01) == pytest.approx(row["tpr_at_1pct"], abs=2e-4)
-        assert found.true_positive_rate(0.001) == pytest.approx(row["tpr_at_01pct"], abs=2e-4)
+        # never below the reference, which is given to five digits, and hardly above
+        assert -5e-6 <= found.advantage - row["adv"] <= 1e-4
+        assert -2e-4 <= found.true_positive_rate(0.01) - row["tpr_at_1pct"] <= 1e-4
+        assert -2e-4 <= found.true_positive_rate(0.001) - row["tpr_at_01pct"] <= 1e-4
 
 
 @pytest.mark.parametrize("sigma", [0.7, 1.0, 4.0])
@@ -152,3 +154,19 @@ def test_what_cannot_be_computed_is_an_accounting_error() -> None:
         ceiling(mechanisms=[])
     with pytest.raises(ConfigurationError, match="rows = 0"):
         person_ceiling(mechanism=SampledGaussian(sampling_rate=0.1, noise_multiplier=1.0, steps=1), rows=0)
+
+
+@pytest.mark.parametrize(("delta", "kept"), [(-1e-9, 0.0), (-1e-16, 0.0), (0.3, 0.3), (1 + 1e-9, 1.0)])
+def test_a_delta_that_rounding_took_out_of_its_range_is_put_back(delta: float, kept: float) -> None:
+    assert tradeoff._share(delta) == kept
+
+
+@pytest.mark.parametrize("delta", [-1e-8, 1 + 1e-8, math.nan])
+def test_a_delta_that_is_out_of_its_range_is_refused_and_not_put_back(monkeypatch: Any, delta: float) -> None:
+    class Loss:
+        def get_delta_for_epsilon(self, epsilon: list[float]) -> list[float]:
+            return [delta for _ in epsilon]
+
+    monkeypatch.setattr(tradeoff, "total_loss", lambda *_, **__: Loss())
+    with pytest.raises(AccountingError, match="a ceiling needs pairs"):
+        ceiling(mechanisms=[Gaussian(noise_multiplier=1.0)])
