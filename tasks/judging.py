@@ -15,7 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 from configs.errors import ConfigurationError, InternalError, UsageError
 from tasks.carding import files_of
 from tasks.handover import Outcome
-from tasks.privacy.ledger import Ledger, checked_text
+from tasks.opening import check_reason
+from tasks.privacy.ledger import Ledger
 from tasks.registry import aliases, tracking
 from tasks.registry import evidence as given
 from tasks.registry.card import render
@@ -70,7 +71,7 @@ def judged_again(
         ConfigurationError: there is no ledger, or its chain is broken.
         InternalError: MLflow does not answer.
     """
-    checked_text("reason", reason)
+    check_reason(reason)
     path = home / "ledger.db"
     if not path.is_file():
         raise ConfigurationError(f"{path}: there is no ledger, so no version has any evidence")

@@ -31,7 +31,7 @@ def opened(config_path: str, *, runtime: str, reason: str, rehearsal: bool) -> I
         UsageError: the ledger would not keep the reason.
         ConfigurationError: the configuration, the runtime or the population's key is wrong.
     """
-    _check_reason(reason)
+    check_reason(reason)
     loaded, place = load(config_path), load_runtime(runtime)
     name = f"{loaded.config.model}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
     population = loaded.config.privacy.population
@@ -61,7 +61,12 @@ def opened(config_path: str, *, runtime: str, reason: str, rehearsal: bool) -> I
         )
 
 
-def _check_reason(reason: str) -> None:
+def check_reason(reason: str) -> None:
+    """Refuse a reason that the ledger would not keep, before anything else.
+
+    Raises:
+        UsageError: it would not.
+    """
     """Refuse at once what the ledger would refuse once the records were read."""
     try:
         checked_text("reason", reason)
