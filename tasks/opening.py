@@ -67,7 +67,6 @@ def check_reason(reason: str) -> None:
     Raises:
         UsageError: it would not.
     """
-    """Refuse at once what the ledger would refuse once the records were read."""
     try:
         checked_text("reason", reason)
     except ConfigurationError as error:

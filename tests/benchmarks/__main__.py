@@ -1,6 +1,6 @@
-"""`make bench`: time, memory and orchestration, side by side in one run.
+"""`make bench`: time, memory, orchestration and the attack, side by side in one run.
 
-Prints tables and merges the figures into `$DISCREET_HOME/bench.json`. About five minutes on two quiet cores.
+Prints tables and merges the figures into `$DISCREET_HOME/bench.json`. About eight minutes on two quiet cores.
 """
 
 import argparse
@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 from configs.load import load_runtime
-from tests.benchmarks import memory, orchestration, speed
+from tests.benchmarks import attack, memory, orchestration, speed
 from tests.benchmarks.results import merge
 
-PARTS = ("steps", "memory", "orchestration")
+PARTS = ("steps", "memory", "orchestration", "attack")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -37,6 +37,8 @@ def main(arguments: list[str] | None = None) -> None:
             )
         elif part == "memory":
             values, about = memory.measure()
+        elif part == "attack":
+            values, about = attack.measure()
         else:
             values, about = orchestration.measure()
         merge(path, values, {part: about})

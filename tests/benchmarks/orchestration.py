@@ -31,7 +31,7 @@ from ruamel.yaml import YAML
 from flows.environment import QUIET
 from tests.benchmarks.results import conditions, load, table
 
-_ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 _LIMIT_SECONDS = 900
 _VERDICTS = {0, 40, 41}  # promoted, blocked, insufficient: the run went to its end
 _SHRINK = {
@@ -104,7 +104,7 @@ def measure() -> tuple[dict[str, float], dict[str, Any]]:
 def shrunk(path: Path) -> Path:
     """Write the shipped configuration with few rows and a small network."""
     yaml = YAML()
-    config = yaml.load((_ROOT / "configs" / "readmission.yaml").read_text())
+    config = yaml.load((ROOT / "configs" / "readmission.yaml").read_text())
     for keys, value in _SHRINK.items():
         place = config
         for key in keys[:-1]:
@@ -131,22 +131,35 @@ def timing_of(*, started: float, ended: float, steps: float, flow: tuple[float, 
     )
 
 
-def _timed(config: Path, home: Path, database: Path, more: dict[str, str]) -> Timing:
-    command = [sys.executable, "-m", "flows.cli", "run", str(config), "--json"]
-    started = time.time()
+def seconds_of_steps(config: Path, home: Path, more: dict[str, str]) -> dict[str, float]:
+    """Run a configuration in a process and a home of its own: seconds of each step, as the run reports them.
+
+    Args:
+        config: the YAML file.
+        home: its home.
+        more: environment variables on top.
+
+    Raises:
+        RuntimeError: the run ended without a verdict.
+    """
     done = subprocess.run(
-        command,
-        cwd=_ROOT,
+        [sys.executable, "-m", "flows.cli", "run", str(config), "--json"],
+        cwd=ROOT,
         env=_environment(home, more),
         capture_output=True,
         text=True,
         timeout=_LIMIT_SECONDS,
         check=False,
     )
-    ended = time.time()
     if done.returncode not in _VERDICTS:
         raise RuntimeError(f"the run ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-2000:]}")
-    steps = sum(json.loads(done.stdout)["seconds"].values())
+    return json.loads(done.stdout)["seconds"]
+
+
+def _timed(config: Path, home: Path, database: Path, more: dict[str, str]) -> Timing:
+    started = time.time()
+    steps = sum(seconds_of_steps(config, home, more).values())
+    ended = time.time()
     return timing_of(started=started, ended=ended, steps=steps, flow=_flow(database))
 
 
@@ -155,7 +168,7 @@ def _without_a_run(home: Path) -> tuple[float, float]:
     command = [sys.executable, "-c", "import flows.retraining, time; print(time.time())"]
     environment = _environment(home, {**QUIET, "PREFECT_HOME": str(home)})
     started = time.time()
-    done = subprocess.run(command, cwd=_ROOT, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     imported = float(done.stdout.split()[-1])
     return imported - started, time.time() - imported
 
