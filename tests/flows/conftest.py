@@ -23,7 +23,7 @@ SHRINK = {
     # a thousand people tell little of an attack, and less of a group
     "max_advantage: 0.05": "max_advantage: 0.9",
     "units: 5000, epochs: 40": "units: 500, epochs: 150",
-    "max_privacy_loss: 0.05": "max_privacy_loss: 0.5\n  min_count: 30",
+    "  max_privacy_loss: 0.05\n": "",
     "  min_group: 0.60\n": "",
     'required: ["age_band/80+"]': "required: []",
 }
