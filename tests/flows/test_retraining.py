@@ -360,7 +360,7 @@ def test_an_error_of_a_library_is_sealed(home: Path, small: Small, monkeypatch: 
     monkeypatch.setattr(loop, "train", fails)
     with pytest.raises(InternalError) as caught:
         retrain(small())
-    assert re.fullmatch(r"train failed: ValueError at tasks/train\.py:\d+", str(caught.value))
+    assert re.fullmatch(r"train failed: ValueError at tasks/fitting\.py:\d+", str(caught.value))
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
     state = balance(home)
