@@ -24,18 +24,21 @@ def promote_again(
     Args:
         model: the registered model's name.
         version: its version.
-        config_path: a model's YAML file, whose gates are today's; those of the last decision when None.
+        config_path: a model's YAML file, whose gates and `attack.max_advantage` are today's; those of the last
+            decision when None.
         runtime: name of a file in `configs/runtime/`, or its path.
         reason: why, in the operator's words; kept in the ledger.
     """
     place = load_runtime(runtime)
+    config = None if config_path is None else load(config_path).config
     home = Path(place.home).expanduser().resolve()
     return judged_again(
         home=home,
         store=Store.at(home, uri=place.tracking_uri),
         model=model,
         version=version,
-        policy=None if config_path is None else load(config_path).config.gates.policy(),
+        policy=None if config is None else config.gates.policy(),
+        max_advantage=None if config is None else config.attack.max_advantage,
         actor=getpass.getuser(),
         reason=reason,
     )

@@ -106,7 +106,8 @@ def outcome(console: Console, result: Outcome, standing: Forecast | DiscreetErro
             padding=(1, 2),
         )
     )
-    if not result.rehearsal:  # outside the frame, on one line, to be copied
+    if not result.rehearsal:  # outside the frame, on one line each, to be copied
+        console.print(result.card, markup=False, soft_wrap=True)
         console.print(f"mlflow ui --backend-store-uri {result.tracking_uri}", markup=False, soft_wrap=True)
 
 

@@ -219,6 +219,8 @@ class Outcome:
         run_id: MLflow's run.
         model_version: version in the registry.
         tracking_uri: the store.
+        card: the model card: a file of this machine by its path, anything else by its URI; "" in a rehearsal,
+            whose card is gone.
         metrics: what was logged, by name.
         unit: what epsilon protects.
         guarantee_delta: δ of the population's guarantee.
@@ -236,6 +238,7 @@ class Outcome:
     run_id: str
     model_version: str
     tracking_uri: str
+    card: str
     metrics: tuple[tuple[str, float], ...]
     unit: str
     guarantee_delta: float

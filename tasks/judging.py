@@ -23,6 +23,7 @@ from tasks.registry.card import render
 from tasks.registry.card_content import CardContent
 from tasks.registry.evidence import Decision, Evidence, evidence_of
 from tasks.registry.gate import judge
+from tasks.registry.standing import under
 from tasks.registry.tracking import Store
 from tasks.summary import markdown
 
@@ -52,6 +53,7 @@ def judged_again(
     model: str,
     version: str,
     policy: Mapping[str, object] | None,
+    max_advantage: float | None,
     actor: str,
     reason: str,
 ) -> Outcome:
@@ -63,6 +65,7 @@ def judged_again(
         model: the registered model's name.
         version: its version.
         policy: today's limits; those that it was last judged by when None.
+        max_advantage: today's limit of the attack's advantage; the one it was last judged by when None.
         actor: who asks.
         reason: why, for the ledger.
 
@@ -79,7 +82,7 @@ def judged_again(
         ledger.ensure_sound()
         entry = _last(ledger, model, version)
         limits = entry.payload["policy"] if policy is None else policy
-        evidence = _unaltered(entry, store, model, version)
+        evidence = _limited(_unaltered(entry, store, model, version), max_advantage)
         judged = judge(policy=limits, evidence=evidence)
         _enter(ledger, entry, limits, evidence, judged, actor=actor, reason=reason)
         holder = aliases.champion(store=store, name=model)
@@ -118,6 +121,14 @@ def _unaltered(entry: _Entry, store: Store, model: str, version: str) -> Evidenc
     return replace(evidence, attack=given.Attacked(verdict="VETO", words=words, advantage=None, limit=limit))
 
 
+def _limited(evidence: Evidence, max_advantage: float | None) -> Evidence:
+    """The evidence with the attack held against today's limit."""
+    attack = evidence.attack
+    if max_advantage is None or isinstance(attack, given.Missing):
+        return evidence
+    return replace(evidence, attack=under(attack, max_advantage))
+
+
 def _digest(store: Store, model: str, version: str) -> str | None:
     """The sha256 of the registered weights as they lie there now; None where there are none."""
     try:
@@ -149,8 +160,11 @@ def _shown(store: Store, entry: _Entry, evidence: Evidence, decision: Decision) 
     run_id, model, version = (entry.payload[name] for name in ("run_id", "model", "version"))
     content = _card(store, run_id)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    card = replace(content, verdict=decision.verdict, reasons=decision.reasons, created=now)
-    tracking.attach(store=store, run_id=run_id, files=files_of(render(card)))
+    attack = content.attack
+    if isinstance(evidence.attack, given.Attacked):
+        attack = replace(attack, verdict=evidence.attack.verdict, words=evidence.attack.words)
+    card = replace(content, verdict=decision.verdict, reasons=decision.reasons, attack=attack, created=now)
+    place = tracking.attach(store=store, run_id=run_id, files=files_of(render(card)))
     outcome = Outcome(
         model=model,
         verdict=decision.verdict,
@@ -161,6 +175,7 @@ def _shown(store: Store, entry: _Entry, evidence: Evidence, decision: Decision) 
         run_id=run_id,
         model_version=version,
         tracking_uri=store.uri,
+        card=f"{place}/card.html",
         metrics=tuple(sorted(tracking.client(store).get_run(run_id).data.metrics.items())),
         unit=evidence.unit,
         guarantee_delta=evidence.ledger_delta,

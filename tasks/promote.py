@@ -14,6 +14,7 @@ from tasks.progress import report
 from tasks.registry import aliases, tracking
 from tasks.registry import evidence as given
 from tasks.registry.card import render
+from tasks.registry.card_content import Figure
 from tasks.registry.evidence import Decision, Evidence, Gap, Interval, Judged, Missing
 from tasks.registry.gate import judge
 from tasks.summary import markdown
@@ -38,14 +39,14 @@ def promote(
     if decision != judged:  # another run promoted its model meanwhile
         _enter(run, recorded, evidence, decision)
     card = render(card_of(run, records, validation, trained, attacked, assessed, recorded, decision))
-    tracking.attach(store=store, run_id=recorded.run_id, files=files_of(card))
-    outcome = _outcome(run, trained, recorded, decision)
+    place = tracking.attach(store=store, run_id=recorded.run_id, files=files_of(card))
+    outcome = _outcome(run, trained, recorded, decision, "" if run.rehearsal else f"{place}/card.html")
     aliases.describe(store=store, name=name, version=version, text=markdown(outcome))
     report(step="promote", note=decision.verdict)
     return outcome
 
 
-def _outcome(run: Run, trained: Trained, recorded: Recorded, decision: Decision) -> Outcome:
+def _outcome(run: Run, trained: Trained, recorded: Recorded, decision: Decision, card: str) -> Outcome:
     return Outcome(
         model=run.config.model,
         verdict=decision.verdict,
@@ -56,6 +57,7 @@ def _outcome(run: Run, trained: Trained, recorded: Recorded, decision: Decision)
         run_id=recorded.run_id,
         model_version=recorded.model_version,
         tracking_uri=recorded.tracking_uri,
+        card=card,
         metrics=recorded.metrics,
         unit=run.config.privacy.unit,
         guarantee_delta=run.config.privacy.guarantee.delta,
@@ -107,14 +109,20 @@ def _evidence(
 def _attack(attacked: Attacked, recorded: Recorded) -> given.Attacked:
     """Its verdict, if the weights that were attacked are those that were registered."""
     panel = attacked.panel
-    advantage = next(line.measured.value for line in panel.lines if line.name.startswith("advantage"))
-    found = given.Attacked(verdict=panel.verdict, words=panel.words, advantage=advantage, limit=attacked.max_advantage)
+    measured = next(line.measured for line in panel.lines if line.name.startswith("advantage"))
+    advantage = _interval(measured)
+    found = given.Attacked(
+        verdict=panel.verdict,
+        words=panel.words,
+        advantage=advantage if isinstance(advantage, Interval) else None,
+        limit=attacked.max_advantage,
+    )
     if attacked.weights_sha256 == recorded.weights_sha256:
         return found
     return replace(found, verdict="VETO", words="the weights that were attacked are not those that were registered")
 
 
-def _interval(found: Estimate | Number) -> Interval | Missing:
+def _interval(found: Estimate | Number | Figure) -> Interval | Missing:
     if found.value is None or found.lower is None or found.upper is None:
         return Missing(why=found.why)
     return Interval(estimate=found.value, lower=found.lower, upper=found.upper)

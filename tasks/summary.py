@@ -28,7 +28,10 @@ def markdown(outcome: Outcome) -> str:
     reasons = [f"| {MARKS[state]} | {gate} | {_cell(words)} |" for gate, state, words in outcome.reasons]
     notes = ["*The records are simulated: nobody's.*\n"] if outcome.simulated else []
     whose = f"{outcome.model}, version {outcome.model_version}"
-    end = ["", f"MLflow run `{outcome.run_id}`"]
+    end = [
+        "",
+        f"MLflow run `{outcome.run_id}`; its artifact `card.html` is the model card: groups, attack, data, recipe.",
+    ]
     if outcome.rehearsal:
         notes = [f"*{MADE_UP}*\n"]
         whose, end = outcome.model, []

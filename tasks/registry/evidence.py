@@ -38,13 +38,13 @@ class Attacked:
     Attributes:
         verdict: PASS, FAIL, INCONCLUSIVE, ATTACK_BROKEN, INVALID_SPLIT, CONTRADICTION or VETO.
         words: why, in one sentence.
-        advantage: true positive rate less false positive rate; None if it could not be estimated.
+        advantage: true positive rate less false positive rate, with 95 % bounds; None if it could not be estimated.
         limit: the largest allowed.
     """
 
     verdict: str
     words: str
-    advantage: float | None
+    advantage: Interval | None
     limit: float
 
 
@@ -193,10 +193,11 @@ def _attacked(plain: Mapping[str, Any]) -> Attacked | Missing:
     if "why" in plain:
         return _missing(plain)
     advantage: Any = plain["advantage"]
+    numbers = None if advantage is None else {name: float(value) for name, value in advantage.items()}
     return Attacked(
         verdict=plain["verdict"],
         words=plain["words"],
-        advantage=None if advantage is None else float(advantage),
+        advantage=None if numbers is None else Interval(**numbers),
         limit=float(plain["limit"]),
     )
 

@@ -3,9 +3,10 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 from tasks.registry.bounds import apart, finite
-from tasks.registry.evidence import Evidence, Missing, Outcome, Reason
+from tasks.registry.evidence import Attacked, Evidence, Missing, Outcome, Reason
 
 
 def _run_budget(evidence: Evidence) -> Reason:
@@ -87,12 +88,36 @@ def _attack(evidence: Evidence) -> Reason:
             gate="attack", outcome="blocked", words=f"the membership-inference attack is missing: {found.why}"
         )
     outcome = _ATTACK_OUTCOMES.get(found.verdict, "blocked")
-    advantage = None if found.advantage is None else finite(found.advantage)
+    advantage = None if found.advantage is None else finite(found.advantage.estimate)
     if outcome == "passed" and advantage is None:
         outcome = "blocked"
     words = f"{found.verdict}: {found.words}"
     return Reason(gate="attack", outcome=outcome, words=words, number=advantage, limit=finite(found.limit))
 
+
+def under(found: Attacked, limit: float) -> Attacked:
+    """The attack under another limit of its advantage. Verdicts that no limit decides stay as they are.
+
+    Args:
+        found: what the attack concluded under the limit of its own time.
+        limit: the largest advantage allowed now, in [0, 1].
+    """
+    advantage = found.advantage
+    if found.limit == limit or found.verdict not in _BY_LIMIT or advantage is None:
+        return replace(found, limit=limit)
+    verdict, ends = "INCONCLUSIVE", "on both sides of"
+    if advantage.upper <= limit:
+        verdict, ends = "PASS", "within"
+    if advantage.lower > limit:
+        verdict, ends = "FAIL", "above"
+    words = (
+        f"The attack's advantage lies between {advantage.lower:.3f} and {advantage.upper:.3f} (95 % interval), {ends} "
+        f"the limit of {limit:g}. It was judged by {found.limit:g} when the attack ran, which was: {found.verdict}."
+    )
+    return Attacked(verdict=verdict, words=words, advantage=advantage, limit=limit)
+
+
+_BY_LIMIT = {"PASS", "FAIL", "INCONCLUSIVE"}
 
 STANDING: tuple[Callable[[Evidence], Reason], ...] = (
     _run_budget,

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from configs.errors import ConfigurationError, InternalError
 
@@ -132,13 +134,16 @@ def log_run(
     )
 
 
-def attach(*, store: Store, run_id: str, files: Mapping[str, bytes]) -> None:
+def attach(*, store: Store, run_id: str, files: Mapping[str, bytes]) -> str:
     """Add files to a run that has ended, such as the card, which is written once the verdict is known.
 
     Args:
         store: where.
         run_id: MLflow's run.
         files: content by path within the run's artifacts.
+
+    Returns:
+        Where the run's artifacts lie: a folder of this machine by its path, anything else by its URI.
 
     Raises:
         InternalError: MLflow refused, named by the kind of its error.
@@ -149,9 +154,17 @@ def attach(*, store: Store, run_id: str, files: Mapping[str, bytes]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         try:
-            client(store).log_artifacts(run_id, folder)
+            connection = client(store)
+            connection.log_artifacts(run_id, folder)
+            place = str(connection.get_run(run_id).info.artifact_uri)
         except Exception as error:
             raise InternalError(f"MLflow at {_place(store)} refused files of run {run_id}: {_told(error)}") from None
+    return readable(place)
+
+
+def readable(uri: str) -> str:
+    """The path that a `file:` URI of this machine names; any other URI as it is."""
+    return url2pathname(urlsplit(uri).path) if uri.startswith("file:///") else uri
 
 
 @contextmanager

@@ -267,7 +267,16 @@ def test_the_command_line_tells_the_verdict_by_table_json_and_exit_code(
     changes = {"{kind: simulated, rows: 6000, seed: 20260101}": source}
     code, out, err = discreet("run", str(small(changes)), "--reason", "monthly")
     assert code == 0, err
-    for words in ("Promoted", "ε = ", "δ = 1e-05", "test AUC", "not covered by ε", "mlflow ui", "min_auc"):
+    for words in (
+        "Promoted",
+        "ε = ",
+        "δ = 1e-05",
+        "test AUC",
+        "not covered by ε",
+        "mlflow ui",
+        "min_auc",
+        "/artifacts/card.html",
+    ):
         assert words in out, words
     assert "training" in err or "20 steps by" in err
     code, out, err = discreet("run", str(small({**changes, "min_auc: 0.50": "min_auc: 0.99"}, "strict.yaml")), "--json")
@@ -276,6 +285,8 @@ def test_the_command_line_tells_the_verdict_by_table_json_and_exit_code(
     assert {"verdict", "reasons", "run_id", "model_version", "metrics"} <= found.keys()
     assert found["verdict"] == "blocked"
     assert found["metrics"]["privacy/delta"] == 1e-5
+    assert found["run_id"] in found["card"]
+    assert "Blocked" in Path(found["card"]).read_text()
     assert any("0.99" in reason["words"] for reason in found["reasons"])
     code, out, _ = discreet("ledger", "show", "simulated-discharges")
     assert "monthly" in out

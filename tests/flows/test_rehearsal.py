@@ -33,6 +33,7 @@ def outcome_of(**changes: Any) -> Outcome:
         "run_id": "abc",
         "model_version": "1",
         "tracking_uri": "sqlite:////gone/mlflow.db",
+        "card": "",
         "metrics": (
             ("privacy/run_epsilon", 3.0),
             ("privacy/delta", 1e-6),
@@ -108,7 +109,7 @@ def test_a_rehearsal_s_page_says_nothing_as_if_it_had_happened() -> None:
     assert said_as_if_it_had_happened(page.replace("| privacy/ledger_epsilon_used", "")) == []
     real = markdown(outcome_of(rehearsal=False, claim="of which 1.000 is used."))
     assert real.startswith("# readmission, version 1: Promoted: ")
-    assert real.endswith("MLflow run `abc`")
+    assert "MLflow run `abc`; its artifact `card.html`" in real
     assert said_as_if_it_had_happened(real), "the search finds what it is to find"
 
 

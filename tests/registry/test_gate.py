@@ -23,7 +23,9 @@ from tasks.registry.evidence import (
 )
 from tasks.registry.gate import judge
 from tasks.registry.limits import check_policy
+from tasks.registry.standing import under
 
+ADVANTAGE = Interval(estimate=0.004, lower=-0.006, upper=0.014)
 GOOD = Evidence(
     self_test_passed=True,
     executed_steps=251,
@@ -40,7 +42,7 @@ GOOD = Evidence(
     auc=Interval(estimate=0.66, lower=0.64, upper=0.68),
     champion_version="3",
     auc_drop=Interval(estimate=0.002, lower=-0.004, upper=0.008),
-    attack=Attacked(verdict="PASS", words="members cannot be told from others", advantage=0.004, limit=0.05),
+    attack=Attacked(verdict="PASS", words="members cannot be told from others", advantage=ADVANTAGE, limit=0.05),
     groups=(),
     gaps=(),
     min_count=100,
@@ -334,15 +336,53 @@ def test_what_is_only_noted_stands_last():
     ],
 )
 def test_an_attack_s_verdict_decides_as_the_design_maps_it_and_no_policy_switches_it_off(verdict, outcome):
-    decision = decide(attack=Attacked(verdict=verdict, words="why", advantage=0.06, limit=0.05))
+    decision = decide(attack=Attacked(verdict=verdict, words="why", advantage=ADVANTAGE, limit=0.05))
     assert decision.verdict == outcome
     found = reason(decision, "attack")
-    assert (found.number, found.limit, found.words) == (0.06, 0.05, f"{verdict}: why")
+    assert (found.number, found.limit, found.words) == (0.004, 0.05, f"{verdict}: why")
 
 
-@pytest.mark.parametrize("advantage", [None, math.nan, math.inf])
-def test_an_attack_that_passes_without_a_number_does_not_pass(advantage):
+@pytest.mark.parametrize("number", [None, math.nan, math.inf])
+def test_an_attack_that_passes_without_a_number_does_not_pass(number):
+    advantage = None if number is None else Interval(estimate=number, lower=0.0, upper=0.01)
     assert decide(attack=Attacked(verdict="PASS", words="", advantage=advantage, limit=0.05)).verdict == "blocked"
+
+
+@pytest.mark.parametrize(
+    ("was", "limit", "verdict"),
+    [
+        ("PASS", 0.05, "PASS"),
+        ("PASS", 0.014, "PASS"),
+        ("PASS", 0.0139, "INCONCLUSIVE"),
+        ("INCONCLUSIVE", 0.02, "PASS"),
+        ("FAIL", 0.012, "INCONCLUSIVE"),
+        ("FAIL", 0.01, "INCONCLUSIVE"),
+        ("PASS", 0.0099, "FAIL"),
+    ],
+)
+def test_an_attack_is_held_against_the_limit_of_today(was, limit, verdict):
+    advantage = Interval(estimate=0.012, lower=0.01, upper=0.014)
+    found = under(Attacked(verdict=was, words="then", advantage=advantage, limit=0.05), limit)
+    assert (found.verdict, found.limit, found.advantage) == (verdict, limit, advantage)
+    if limit != 0.05:
+        assert f"between 0.010 and 0.014 (95 % interval), {ENDS[verdict]} the limit of {limit:g}. " in found.words
+        assert f"It was judged by 0.05 when the attack ran, which was: {was}." in found.words
+
+
+ENDS = {"PASS": "within", "INCONCLUSIVE": "on both sides of", "FAIL": "above"}
+
+
+@pytest.mark.parametrize("verdict", ["VETO", "CONTRADICTION", "INVALID_SPLIT", "ATTACK_BROKEN", "anything"])
+def test_no_limit_of_today_lifts_a_verdict_that_none_decided(verdict):
+    found = Attacked(verdict=verdict, words="then", advantage=ADVANTAGE, limit=0.0)
+    assert under(found, 1.0) == dataclasses.replace(found, limit=1.0)
+
+
+def test_an_attack_without_a_number_is_never_held_against_a_limit():
+    found = Attacked(verdict="FAIL", words="then", advantage=None, limit=0.01)
+    assert under(found, 1.0) == dataclasses.replace(found, limit=1.0)
+    blurred = Interval(estimate=0.01, lower=math.nan, upper=math.nan)
+    assert under(dataclasses.replace(found, advantage=blurred), 1.0).verdict == "INCONCLUSIVE"
 
 
 def test_an_attack_that_did_not_run_blocks_with_the_reason():

@@ -7,12 +7,24 @@ import os
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from configs.errors import ConfigurationError, InternalError
-from tasks.registry.tracking import Store, client, connected, import_mlflow, locked, log_run, prepare, reach
+from tasks.registry.tracking import (
+    Store,
+    attach,
+    client,
+    connected,
+    import_mlflow,
+    locked,
+    log_run,
+    prepare,
+    reach,
+    readable,
+)
 
 
 def log(store, **changes):
@@ -43,6 +55,24 @@ def test_a_run_keeps_parameters_metrics_tags_and_files(store, tmp_path, empty_cw
     assert run.data.tags["dp.unit"] == "person"
     assert [f.path for f in client(store).list_artifacts(done.run_id, "sub")] == ["sub/validation.html"]
     assert run.info.artifact_uri.startswith(store.artifacts)
+
+
+def test_a_file_added_to_a_run_lies_where_the_answer_says(store, empty_cwd):
+    place = attach(store=store, run_id=log(store).run_id, files={"card.html": b"<p>", "plots/roc.svg": b"<svg>"})
+    assert (Path(place) / "card.html").read_bytes() == b"<p>"
+    assert (Path(place) / "plots" / "roc.svg").read_bytes() == b"<svg>"
+
+
+@pytest.mark.parametrize(
+    ("uri", "place"),
+    [
+        ("file:///a/b%20c", "/a/b c"),
+        ("mlflow-artifacts:/1/2", "mlflow-artifacts:/1/2"),
+        ("s3://b/c%20d", "s3://b/c%20d"),
+    ],
+)
+def test_artifacts_of_this_machine_are_told_by_path_and_others_by_uri(uri, place):
+    assert readable(uri) == place
 
 
 def test_what_is_undefined_is_named_and_counted_and_never_stored(store, empty_cwd):
