@@ -83,10 +83,11 @@ def init(
     """
     from tasks.data.dictionary import draft_configuration, header_of, read_dictionary
 
-    header, delimiter = header_of(data, member=member)
+    described = None if dictionary is None else read_dictionary(dictionary)
+    header, delimiter = header_of(data, member=member, known={row["column"] for row in described or ()})
     text = draft_configuration(
         header=header,
-        dictionary_rows=None if dictionary is None else read_dictionary(dictionary),
+        dictionary_rows=described,
         data_path=data,
         delimiter=delimiter,
         member=member,

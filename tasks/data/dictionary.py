@@ -13,7 +13,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,18 @@ _ASK = '"?"'
 _BOUNDS = "from the form or the device, not from the records"
 
 
-def header_of(path: str | Path, *, member: str | None = None) -> tuple[list[str], str]:
+def header_of(path: str | Path, *, member: str | None = None, known: Collection[str] = ()) -> tuple[list[str], str]:
     """Names of a file's columns and, for CSV, the delimiter that its first line suggests. Reads no row.
 
+    A first line with a number or a date in it is taken for a record, whose cells must not be shown as names.
+
+    Args:
+        path: the file.
+        member: the file within a zip archive.
+        known: names of columns that a person wrote down, and that may look like values.
+
     Raises:
-        DataError: the file cannot be read.
+        DataError: the file cannot be read, or has no header.
     """
     if Path(path).suffix.lower() in (".parquet", ".pq"):
         try:
@@ -47,7 +54,18 @@ def header_of(path: str | Path, *, member: str | None = None) -> tuple[list[str]
         raise DataError(f"{printable(str(path))} cannot be read as Parquet ({fault})")
     headers = {delimiter: read_header(path=path, member=member, delimiter=delimiter) for delimiter in (",", ";", "\t")}
     delimiter = max(headers, key=lambda each: len(headers[each]))
-    return headers[delimiter], delimiter
+    header = headers[delimiter]
+    values = [place for place, name in enumerate(header, 1) if _VALUE.fullmatch(name.strip()) and name not in known]
+    if values:
+        raise DataError(
+            f"{printable(str(path))}: its first line holds a number or a date (column {values[0]}), so it looks like a "
+            "record and not like a header; add a line with the columns' names, or, if they are names, describe them "
+            "in a data dictionary (--dictionary FILE)"
+        )
+    return header, delimiter
+
+
+_VALUE = re.compile(r"[-+]?\d+([.,]\d*)?([eE][-+]?\d+)?|\d{1,4}([-/.])\d{1,2}\3\d{1,4}([ T].*)?")
 
 
 def read_dictionary(path: str | Path) -> list[dict[str, str]]:

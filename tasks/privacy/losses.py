@@ -85,7 +85,12 @@ def composed(losses: Sequence[Loss]) -> Loss:
 
 def epsilon_on_grid(mechanisms: Sequence[Mechanism], *, delta: float, interval: float) -> float:
     """Epsilon of the composition at `delta`; exactly 0 for no mechanism. Unchecked: callers guard it."""
-    return float(total_loss(mechanisms, interval=interval).get_epsilon_for_delta(delta)) if mechanisms else 0.0
+    return _epsilon(tuple(mechanisms), delta, interval) if mechanisms else 0.0
+
+
+@lru_cache(maxsize=1024)  # of numbers alone: one run asks for the same figure several times, at a quarter second each
+def _epsilon(mechanisms: tuple[Mechanism, ...], delta: float, interval: float) -> float:
+    return float(total_loss(mechanisms, interval=interval).get_epsilon_for_delta(delta))
 
 
 def total_loss(mechanisms: Sequence[Mechanism], *, interval: float) -> Loss:

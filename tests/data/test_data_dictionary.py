@@ -184,6 +184,25 @@ def test_a_header_is_read_from_the_first_line_alone_and_its_delimiter_recognised
         dictionary.header_of(tmp_path / "broken.parquet")
 
 
+@pytest.mark.parametrize("value", ["41", "-4,5", "1e3", "0.5", "2026-12-01", "1.2.1950", "2026-12-01T03:00:00", " 7 "])
+def test_a_first_line_with_a_number_or_a_date_is_a_record_and_is_not_shown(tmp_path, value):
+    path = tmp_path / "records.csv"
+    path.write_text(f"Jane;{value};yes\nJoe;42;no\n")
+    with pytest.raises(DataError, match=r"first line holds a number or a date \(column 2\)") as caught:
+        dictionary.header_of(path)
+    told = str(caught.value).replace(str(path), "")
+    assert "Jane" not in told
+    assert value.strip() not in told
+    assert dictionary.header_of(path, known=["Jane", value, "yes"]) == (["Jane", value, "yes"], ";")
+
+
+@pytest.mark.parametrize("name", ["age", "x1", "1st_visit", "2024-Q1", "icd-10", "e5", "-", "", "nan", "3.a"])
+def test_a_name_with_digits_is_a_name(tmp_path, name):
+    path = tmp_path / "records.csv"
+    path.write_text(f"patient;{name};back\n")
+    assert dictionary.header_of(path) == (["patient", name, "back"], ";")
+
+
 def test_columns_without_a_name_and_repeated_ones_are_drafted_once_or_not_at_all():
     text = dictionary.draft_configuration(header=["a", "", "a", ""], dictionary_rows=None, data_path="x.csv")
     assert text.count("{kind: number") == 1
