@@ -16,7 +16,7 @@ run: $(RUN) ## retrain on simulated discharges: validate, train privately, accou
 	$(BIN)/discreet run configs/readmission.yaml
 
 test: $(DEV) ## the tests (about 12 minutes on two cores)
-	$(BIN)/python -m pytest -m "not proof"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not proof"
 
 lint: $(DEV) ## ruff, pyright, import-linter
 	$(BIN)/ruff check .

@@ -14,6 +14,7 @@ from flows.environment import quiet
 # Before anything imports Prefect or MLflow, which read these once; a home or key of the developer's stays out.
 quiet()
 os.environ["PREFECT_LOGGING_LEVEL"] = "CRITICAL"
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # two test processes on two cores; torch reads it when it is imported
 for _name in [name for name in os.environ if name.startswith("DISCREET_")]:
     del os.environ[_name]
 
