@@ -39,6 +39,10 @@ from tasks.registry.card_content import AttackLine, AttackPanel, Figure
 from tasks.statistics.roc import AucEstimate, Undefined
 
 _SEED = 0  # of draws that may be known: blocks, halves, who is in the control, its labels
+_OTHER_MEMBERS = (
+    "The people and rows that were trained on are not those that the split puts into training, and that the attack and "
+    "the recipe without noise take for members: somebody was left out, added or changed on the way into training."
+)
 _CEILING_RATES = tuple(10 ** (-3 + 3 * point / 40) for point in range(41))
 
 
@@ -46,7 +50,8 @@ _CEILING_RATES = tuple(10 ** (-3 + 3 * point / 40) for point in range(41))
 def attack(run: Run, records: Records, trained: Trained) -> Attacked:
     people, spec = _people(run, records), json.loads(trained.encoding.read_text())
     target = _Victim.of(people, run, trained.weights, spec)
-    twin, twin_weights, twin_encoding = _twin(people, run, trained.plan)
+    rows = _training_units(people, run)
+    twin, twin_weights, twin_encoding = _twin(people, rows, run, trained.plan)
     caught, ceiling = _control(target, run), ceiling_of(run.config, trained.plan)
     evidence = verdict.AttackEvidence(
         target=target.attacked(),
@@ -55,7 +60,8 @@ def attack(run: Run, records: Records, trained: Trained) -> Attacked:
         blind=blind(members=target.summary("members"), non_members=target.summary("others"), seed=_SEED),
         gap_accuracy=gap_accuracy(train_accuracy=target.accuracy("members"), test_accuracy=target.accuracy("others")),
         max_advantage=run.config.attack.max_advantage,
-        vetoes=(),  # what is attacked is compared with what is registered where both are known, in `promote`
+        # that the weights are those that are registered is seen in `promote`, where both are known
+        vetoes=() if fitting.digest(rows, key=run.key) == trained.members else (_OTHER_MEMBERS,),
     )
     judged = verdict.judge(evidence)
     report(step="attack", note=judged.verdict)
@@ -77,6 +83,12 @@ def _people(run: Run, records: Records) -> dict[str, pd.DataFrame]:
         {"points": split.POPULATION} if holdout.population else {}
     )
     return {name: fitting.capped(part_of(frame, run, part), run) for name, part in parts.items()}
+
+
+def _training_units(people: dict[str, pd.DataFrame], run: Run) -> UnitRecords:
+    """What the split puts into training, as training takes it before any moments."""
+    by_person = run.config.privacy.unit == "person"
+    return fitting.units_of(people["members"], run, fitting.encoder(run), by_person=by_person)
 
 
 @dataclass(frozen=True)
@@ -153,11 +165,10 @@ class _Victim:
         return sums / self.units[side].counts.double().numpy()[:, None]
 
 
-def _twin(people: dict[str, pd.DataFrame], run: Run, plan: DpSgdPlan) -> tuple[_Victim, Path, Path]:
+def _twin(people: dict[str, pd.DataFrame], rows: UnitRecords, run: Run, plan: DpSgdPlan) -> tuple[_Victim, Path, Path]:
     """The same recipe with clipping and no noise at all, neither in the steps nor in the moments."""
     report(step="attack", note="the same recipe without noise")
     spec = fitting.encoder(run)
-    rows = fitting.units_of(people["members"], run, spec, by_person=run.config.privacy.unit == "person")
     if plan.moments_noise_multiplier is not None:
         spec, rows = fitting.centred(plan, spec, rows, _no_claim, noise_multiplier=fitting.NO_NOISE)
     result = fitting.fit(run, plan.without_noise(), rows, _no_claim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -64,6 +65,20 @@ def units_of(frame: pd.DataFrame, run: Run, spec: dict[str, Any], *, by_person: 
         labels=torch.from_numpy(labels.binary(frame, **data.label.model_dump())),
         index=torch.from_numpy(index),
     )
+
+
+def digest(rows: UnitRecords, *, key: bytes) -> str:
+    """What is trained on, so that another step can tell whether it has the same: HMAC-SHA256 under the key, hex.
+
+    Args:
+        rows: units before any moments.
+        key: the population's, without which a digest would confirm a guessed record.
+    """
+    found = hmac.new(key, b"training units", "sha256")
+    for part in (rows.features, rows.labels, rows.index):
+        found.update(f"{part.dtype} {tuple(part.shape)}".encode())
+        found.update(part.contiguous().numpy().data)
+    return found.hexdigest()
 
 
 def untrained(run: Run, inputs: int) -> nn.Module:

@@ -103,6 +103,7 @@ class Trained:
         ledger_epsilon_cap: its cap.
         ledger_head: hash of the ledger's last entry.
         split: fingerprint of the split: key and shares.
+        members: keyed digest of the units that were trained on.
         epsilon_path: (step, epsilon) pairs for the picture of the run.
         claim: the claim in one plain sentence.
         statement: the claim in one exact sentence.
@@ -128,6 +129,7 @@ class Trained:
     ledger_epsilon_cap: float
     ledger_head: str
     split: str
+    members: str
     epsilon_path: tuple[tuple[int, float], ...]
     claim: str
     statement: str

@@ -42,6 +42,7 @@ def train(run: Run, records: Records) -> Trained:
         torch.set_num_threads(run.runtime.threads)
     plan, spec = plan_of(run.config), fitting.encoder(run)
     path, rows = _path(plan), _rows(run, records, spec)
+    members = fitting.digest(rows, key=run.key)
     _ready(run, records)
     inputs = rows.features.shape[1]
     network = fitting.untrained(run, inputs)
@@ -55,7 +56,7 @@ def train(run: Run, records: Records) -> Trained:
             result = fitting.fit(run, plan, rows, claim, _bar(plan, path))
             ran = plan.claims_before_training + result.executed_steps
             ledger.commit(reservation_id=reservation.id, token=reservation.token, executed=ran)
-        return _trained(run, plan, spec, path, result, ledger)
+        return _trained(run, plan, spec, members, path, result, ledger)
 
 
 def _ready(run: Run, records: Records) -> None:
@@ -133,6 +134,7 @@ def _trained(
     run: Run,
     plan: DpSgdPlan,
     spec: dict[str, Any],
+    members: str,
     path: tuple[tuple[int, float], ...],
     result: loop.TrainingResult,
     ledger: Ledger,
@@ -181,6 +183,7 @@ def _trained(
         ledger_epsilon_cap=balance.epsilon,
         ledger_head=ledger.head(),
         split=split_fingerprint(run.config, key=run.key),
+        members=members,
         epsilon_path=path,
         claim=claim.plain(),
         statement=claim.exact(),

@@ -53,31 +53,59 @@ def features_of_one_group_zeroed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encoding, "encode", encode)
 
 
-def one_group_left_out_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody over 80 is trained on; the recipe without noise trains on all."""
-    import tasks.train
+def one_group_left_out_on_the_way_into_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody over 80 is trained on, and no other step knows."""
+    from tasks import train
 
-    real = tasks.train.part_of
+    _without_the_old(monkeypatch, train)
+
+
+def one_group_left_out_of_the_training_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody over 80 is in the training part, for every step alike; they are in the hold-out."""
+    from tasks import assess, attack, train
+
+    for module in (train, attack, assess):
+        _without_the_old(monkeypatch, module)
+
+
+def one_group_left_out_of_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody over 80 is anywhere."""
+    from tasks.data import sources
+
+    real = sources.read_records
+    monkeypatch.setattr(sources, "read_records", lambda **arguments: _young(real(**arguments)))
+
+
+def _without_the_old(monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
+    real = module.part_of
 
     def part_of(frame: Any, run: Any, part: int) -> Any:
         found = real(frame, run, part)
-        return found if part != split.TRAIN else found[~found["age"].isin(OLD)].reset_index(drop=True)
+        return _young(found) if part == split.TRAIN else found
 
-    monkeypatch.setattr(tasks.train, "part_of", part_of)
+    monkeypatch.setattr(module, "part_of", part_of)
+
+
+def _young(frame: Any) -> Any:
+    return frame[~frame["age"].isin(OLD)].reset_index(drop=True)
 
 
 @pytest.mark.parametrize(
-    ("plant", "verdicts"),
+    ("plant", "verdicts", "gate", "words"),
     [
-        (honest, {"promoted"}),
-        (noise_times_four, {"blocked", "insufficient"}),
-        (features_of_one_group_zeroed, {"blocked", "insufficient"}),
-        (one_group_left_out_of_training, {"blocked", "insufficient"}),
+        (honest, {"promoted"}, None, ""),
+        (noise_times_four, {"blocked", "insufficient"}, "max_privacy_loss", "what noise costs"),
+        (features_of_one_group_zeroed, {"blocked", "insufficient"}, "min_group", "AUC of race/AfricanAmerican"),
+        (one_group_left_out_on_the_way_into_training, {"blocked"}, "attack", "VETO: The people and rows"),
+        (one_group_left_out_of_the_training_part, {"insufficient"}, "attack", "INVALID_SPLIT"),
+        (one_group_left_out_of_the_records, {"insufficient"}, "required", "age_band/80+"),
     ],
 )
 def test_an_honest_run_is_promoted_and_a_planted_fault_is_not(
     plant: Callable[[pytest.MonkeyPatch], None],
     verdicts: set[str],
+    gate: str | None,
+    words: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -88,7 +116,9 @@ def test_an_honest_run_is_promoted_and_a_planted_fault_is_not(
     monkeypatch.setenv("DISCREET_DATA", os.environ.get("DISCREET_DATA", str(DATA)))
     plant(monkeypatch)
     outcome = retrain(config_path=str(ROOT / "configs" / "diabetes130.yaml"), reason="planted")
+    standing = [(name, told) for name, state, told in outcome.reasons if state in {"blocked", "insufficient"}]
     with capsys.disabled():
         print(f"\n{plant.__name__}: {outcome.verdict}")
-        print("\n".join(f"  {state} {gate}: {words}" for gate, state, words in outcome.reasons if state != "passed"))
+        print("\n".join(f"  {name}: {told}" for name, told in standing))
     assert outcome.verdict in verdicts
+    assert gate is None or any(name == gate and words in told for name, told in standing)

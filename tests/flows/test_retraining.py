@@ -139,6 +139,45 @@ def test_a_blocked_version_carries_its_reasons_and_never_becomes_champion(home: 
     assert balance(home).runs["committed"] == 1, "a failed gate refunds nothing"
 
 
+def test_an_attack_on_others_than_those_who_were_trained_on_is_vetoed(
+    home: Path, small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attack and the recipe without noise take the split's word for who is a member; training must have, too."""
+    from tasks import train
+
+    real = train.part_of
+    monkeypatch.setattr(train, "part_of", lambda *arguments: real(*arguments).iloc[1:].reset_index(drop=True))
+    outcome = retrain(small())
+    assert outcome.verdict == "blocked"
+    (reason,) = [words for gate, state, words in outcome.reasons if state == "blocked"]
+    assert reason.startswith("VETO: The people and rows that were trained on are not those")
+
+
+def test_what_is_trained_on_is_told_apart_to_the_last_cell_and_only_with_the_key() -> None:
+    import torch
+
+    from tasks.dpsgd.units import UnitRecords
+    from tasks.fitting import digest
+
+    def units(**changes: Any) -> UnitRecords:
+        parts = {"features": torch.zeros(3, 2), "labels": torch.zeros(3), "index": torch.tensor([[0, 1], [2, -1]])}
+        return UnitRecords(**(parts | changes))
+
+    one = digest(units(), key=b"k")
+    assert one == digest(units(), key=b"k")
+    assert len(one) == 64
+    features, labels = torch.zeros(3, 2), torch.zeros(3)
+    features[2, 1], labels[0] = 1e-30, 1
+    others = [
+        digest(units(), key=b"other"),
+        digest(units(features=features), key=b"k"),
+        digest(units(features=torch.zeros(3, 3)), key=b"k"),
+        digest(units(labels=labels), key=b"k"),
+        digest(units(index=torch.tensor([[1, 0], [2, -1]])), key=b"k"),
+    ]
+    assert len({one, *others}) == 6
+
+
 def test_the_run_that_would_overspend_is_refused_before_it_starts(home: Path, small: Small) -> None:
     path = small({"epsilon: 20.0, delta: 1e-5, planned_runs: 3": "epsilon: 12.0, delta: 1e-5, planned_runs: 1"})
     retrain(path)
