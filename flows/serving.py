@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
@@ -32,7 +25,7 @@ from rich.text import Text
 from configs.errors import ConfigurationError, InternalError
 from configs.load import load, load_runtime
 from configs.schema import Schedule
-from flows import environment
+from flows import environment, server
 
 if TYPE_CHECKING:
     from prefect.deployments.runner import RunnerDeployment
@@ -165,7 +158,7 @@ def serve(paths: Sequence[str], *, runtime: str, console: Console) -> None:
     environment.embedded(home)
     signal.signal(signal.SIGTERM, _interrupt)
     # told to stop while it starts, Prefect's runner ends with SystemExit
-    with suppress(KeyboardInterrupt, SystemExit), _server(home, console) as settings:
+    with suppress(KeyboardInterrupt, SystemExit), server.reached(home, console) as settings:
         from prefect.settings import temporary_settings
 
         deployments = [deployment(service) for service in served]
@@ -254,79 +247,3 @@ def _tell(console: Console, served: Sequence[Service], missed: int) -> None:
     if missed:
         console.print(f"{missed} missed run{'s' if missed > 1 else ''} dropped: a missed retraining is not caught up")
     console.print("serving until stopped (Ctrl-C, or SIGTERM); a changed schedule needs a new start")
-
-
-@contextmanager
-def _server(home: Path, console: Console) -> Iterator[dict[Any, Any]]:
-    """The settings that reach the Prefect server: none where there is one already, else those of one of our own."""
-    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
-
-    if PREFECT_API_URL.value():
-        yield {}
-        return
-    console.print("starting a Prefect server of its own, which takes some seconds …")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    password = f"discreet:{secrets.token_urlsafe(32)}"
-    url, log = f"http://127.0.0.1:{port}/api", home / "prefect" / "server.log"
-    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    own = {"PREFECT_SERVER_API_AUTH_STRING": password, "PREFECT_API_AUTH_STRING": password}
-    command = [
-        sys.executable,
-        "-m",
-        "prefect",
-        "server",
-        "start",
-        "--no-ui",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-    ]
-    with log.open("w") as file:
-        process = subprocess.Popen(  # noqa: S603  (a fixed command and a number)
-            command,
-            env={**os.environ, **own},
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,  # Ctrl-C is ours to handle: the schedules are paused on it before it ends
-        )
-    watcher = _ends_with_us(process.pid)
-    try:
-        _await(process, f"{url}/health", log)
-        yield {PREFECT_API_URL: url, PREFECT_API_AUTH_STRING: password}
-    finally:
-        process.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=20)
-        process.kill()
-        process.wait()
-        watcher.kill()
-        watcher.wait()
-
-
-def _ends_with_us(pid: int) -> subprocess.Popen[bytes]:
-    """A watcher that ends the process `pid` when we are gone, also after kill -9: it reads a pipe that only we hold."""
-    return subprocess.Popen(  # noqa: S603  (a fixed command and a number)
-        ["/bin/sh", "-c", f"read _; kill {pid} 2>/dev/null"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def _await(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    limit = time.monotonic() + float(environment.QUIET["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"])
-    while time.monotonic() < limit and process.poll() is None:
-        with suppress(urllib.error.URLError, OSError), opener.open(url, timeout=5) as answer:
-            if answer.status == 200:
-                return
-        time.sleep(0.2)
-    raise InternalError(
-        f"the Prefect server did not start; {log} says why. Nothing is served. Or start one yourself "
-        "(prefect server start) and set PREFECT_API_URL"
-    )

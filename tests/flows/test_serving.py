@@ -98,7 +98,7 @@ def test_the_next_run_is_told_in_the_schedules_own_time_zone(cron: str, now: str
 
 
 def test_the_deployment_is_what_prefect_would_make_of_the_flow(home: Path, small: Small) -> None:
-    from prefect.deployments.runner import EntrypointType
+    from prefect.types.entrypoint import EntrypointType
 
     from flows.retraining import retrain
 

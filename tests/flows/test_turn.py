@@ -6,12 +6,14 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
 
 import pytest
 
 from configs.errors import ConfigurationError
 from tasks import progress
+from tasks.privacy.ledger import Ledger
 from tasks.turn import turn
 
 ROOT = Path(__file__).parents[2]
@@ -132,3 +134,50 @@ def test_a_real_run_says_once_that_it_waits_and_a_rehearsal_does_not_wait(home: 
     (only,) = heard
     assert (only.step, only.done) == ("turn", None)
     assert "another retraining of simulated-discharges is running" in only.note
+
+
+# A retraining as a worker or `discreet serve` starts one: a process of its own, that also says when it waits.
+RETRAINING = """
+import sys
+from flows.environment import quiet
+quiet()
+from flows.retraining import retrain
+from tasks import progress
+with progress.listening(lambda told: told.step == "turn" and print("waits", flush=True)):
+    retrain(config_path=sys.argv[1], reason=sys.argv[2])
+"""
+
+
+@pytest.mark.orchestration
+@pytest.mark.usefixtures("prefect_api")
+def test_of_two_retrainings_released_at_once_one_ends_before_the_other_begins(home: Path, small: Small) -> None:
+    from prefect.settings import PREFECT_API_URL
+
+    paths = [small(), small({"model: readmission": "model: readmission-too"}, name="too.yaml")]
+    settings = {**os.environ, "PYTHONPATH": str(ROOT), "PREFECT_API_URL": str(PREFECT_API_URL.value())}
+    home.mkdir()
+    first = holder(home, "simulated-discharges", "first")
+    assert word(first) == "begins"
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", RETRAINING, str(path), path.stem],
+            env=settings,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        for path in paths
+    ]
+    assert [word(run) for run in runs] == ["waits", "waits"]
+    assert not (home / "ledger.db").exists()
+    first.communicate("")
+    for run in runs:
+        run.communicate()
+    assert [run.returncode for run in runs] == [0, 0]
+    with Ledger.open(home / "ledger.db") as ledger:
+        charged = [entry["payload"] for entry in ledger.entries("simulated-discharges")]
+    owners = [entry["reservation"] for entry in charged if "reservation" in entry]
+    assert len(owners) > 20
+    assert len([owner for owner, _ in groupby(owners)]) == 2, "the steps of two runs are interleaved"
+    assert {entry["reason"] for entry in charged if "reason" in entry} == {path.stem for path in paths}
