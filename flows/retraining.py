@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
+from prefect.runtime import flow_run
 
-from configs.errors import DiscreetError
+from configs.errors import BudgetError, DiscreetError
 from tasks.assess import assess
 from tasks.attack import attack
 from tasks.handover import Outcome, Run
@@ -28,6 +30,7 @@ from tasks.train import train
 from tasks.validate import validate
 
 _T = TypeVar("_T")
+LATEST = timedelta(days=1)
 
 
 @flow(name="retraining", retries=0, persist_result=False, log_prints=False)
@@ -40,6 +43,7 @@ def retrain(config_path: str, runtime: str = "local", reason: str = "scheduled")
         runtime: name of a file in `configs/runtime/`, or its path.
         reason: why, in the operator's words; kept in the ledger.
     """
+    _refuse_late()
     with opened(config_path, runtime=runtime, reason=reason, rehearsal=False) as run:
         return _chain(run)
 
@@ -55,6 +59,20 @@ def rehearse(config_path: str, runtime: str = "local") -> Outcome:
     """
     with opened(config_path, runtime=runtime, reason="rehearsal", rehearsal=True) as run:
         return _chain(run)
+
+
+def _refuse_late() -> None:
+    """What was missed is not caught up: after an outage a work pool starts every run that fell due meanwhile.
+
+    Each would be paid for in full, on the same records.
+    """
+    due = flow_run.scheduled_start_time
+    if datetime.now(UTC) - due > LATEST:
+        raise BudgetError(
+            f"this run was due on {due:%Y-%m-%d at %H:%M} UTC, more than {LATEST.days * 24} hours ago, and a missed "
+            "retraining is not caught up, for each is paid for in full; nothing was read or spent. Start one by hand "
+            "if it is still wanted: discreet run CONFIG"
+        )
 
 
 def _chain(run: Run) -> Outcome:

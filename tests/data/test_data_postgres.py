@@ -1,12 +1,6 @@
 """Records from a real PostgreSQL server, started here on loopback as an ordinary user."""
 
-import os
-import pwd
-import shutil
-import socket
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,63 +8,17 @@ import sqlalchemy as sa
 
 from configs.errors import DataError
 from tasks.data.sources import read_records
+from tests.postgresql import running
 
 pytestmark = pytest.mark.postgres
 PASSWORD = "hunter2-planted"
 
 
-def _programs() -> Path | None:
-    found = shutil.which("initdb")
-    if found:
-        return Path(found).parent
-    return next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server() -> Iterator[str]:
     """URL of an empty database."""
-    programs = _programs()
-    if programs is None:
-        pytest.skip("needs PostgreSQL's server programs (apt-get install postgresql)")
-    folder = tmp_path_factory.mktemp("postgres")
-    as_owner: list[str] = []
-    if os.geteuid() == 0:  # the server refuses to run as root
-        for parent in (folder, *folder.parents):
-            if parent.stat().st_uid == 0 and parent.is_relative_to(tmp_path_factory.getbasetemp().parent):
-                parent.chmod(0o755)
-        owner = pwd.getpwnam("postgres")
-        os.chown(folder, owner.pw_uid, owner.pw_gid)
-        as_owner = ["runuser", "-u", "postgres", "--"]
-    secret, port = folder / "password", _free_port()
-    secret.write_text(PASSWORD)
-    secret.chmod(0o644)
-    data, options = folder / "data", f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}"
-    run = [
-        *as_owner,
-        str(programs / "initdb"),
-        "-D",
-        str(data),
-        "-U",
-        "me",
-        "-A",
-        "scram-sha-256",
-        "--pwfile",
-        str(secret),
-    ]
-    subprocess.run(run, check=True, capture_output=True, cwd=folder)
-    control = [*as_owner, str(programs / "pg_ctl"), "-D", str(data), "-w"]
-    log = str(folder / "log")
-    subprocess.run([*control, "-l", log, "-o", options, "start"], check=True, capture_output=True, cwd=folder)
-    try:
-        yield f"postgresql+psycopg://me:{PASSWORD}@127.0.0.1:{port}/postgres"
-    finally:
-        subprocess.run([*control, "-m", "immediate", "stop"], check=True, capture_output=True, cwd=folder)
+    with running(password=PASSWORD, initialise=["-U", "me", "-A", "scram-sha-256"]) as found:
+        yield f"postgresql+psycopg://me:{PASSWORD}@127.0.0.1:{found.port}/postgres"
 
 
 def test_a_query_on_postgresql_gives_the_text_of_its_typed_columns(server: str) -> None:

@@ -1,9 +1,7 @@
 """databases.sql, run as the PostgreSQL image runs it: each service gets a database that the other cannot open."""
 
 import os
-import pwd
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,50 +9,24 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.postgresql import running
+
 pytestmark = pytest.mark.postgres
 ROOT = Path(__file__).parents[2]
 PASSWORDS = {"prefect": "it's $HOME \\ 1", "mlflow": "a:b@c/d%20"}
 
 
-def programs() -> Path | None:
-    found = shutil.which("initdb")
-    if found:
-        return Path(found).parent
-    return next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
-
-
 @pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+def port() -> Iterator[int]:
     """Port of a server on loopback that has run databases.sql once."""
-    place = programs()
-    if place is None or shutil.which("psql") is None:
-        pytest.skip("needs PostgreSQL's server programs (apt-get install postgresql)")
-    folder, owner = tmp_path_factory.mktemp("postgres"), list[str]()
-    if os.geteuid() == 0:  # the server refuses to run as root
-        for parent in (folder, *folder.parents):
-            if parent.stat().st_uid == 0 and parent.is_relative_to(tmp_path_factory.getbasetemp().parent):
-                parent.chmod(0o755)
-        account = pwd.getpwnam("postgres")
-        os.chown(folder, account.pw_uid, account.pw_gid)
-        owner = ["runuser", "-u", "postgres", "--"]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        number = free.getsockname()[1]
-
-    def call(*words: str, **more: str) -> None:
-        subprocess.run(words, check=True, capture_output=True, cwd=folder, env={**os.environ, **more})
-
-    initialise = ["-D", f"{folder}/data", "-U", "postgres", "-A", "trust", "--auth-host=scram-sha-256"]
-    call(*owner, str(place / "initdb"), *initialise)
-    control = [*owner, str(place / "pg_ctl"), "-D", f"{folder}/data", "-w", "-l", f"{folder}/log"]
-    call(*control, "-o", f"-p {number} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder}", "start")
-    try:
+    if shutil.which("psql") is None:
+        pytest.skip("needs PostgreSQL's client (apt-get install postgresql)")
+    with running(password=None, initialise=["-U", "postgres", "-A", "trust", "--auth-host=scram-sha-256"]) as server:
         given = {f"{role.upper()}_DB_PASSWORD": password for role, password in PASSWORDS.items()}
-        options = ["-v", "ON_ERROR_STOP=1", "--no-password", "--no-psqlrc", "-h", str(folder), "-p", str(number)]
-        call("psql", *options, "-U", "postgres", "-f", str(ROOT / "docker" / "databases.sql"), **given)
-        yield number
-    finally:
-        call(*control, "-m", "immediate", "stop")
+        place = ["--no-password", "--no-psqlrc", "-h", str(server.folder), "-p", str(server.port), "-U", "postgres"]
+        script = ["-v", "ON_ERROR_STOP=1", "-f", str(ROOT / "docker" / "databases.sql")]
+        subprocess.run(["psql", *place, *script], check=True, capture_output=True, env={**os.environ, **given})
+        yield server.port
 
 
 @pytest.mark.parametrize("role", PASSWORDS)

@@ -85,11 +85,11 @@ def test_a_blocked_version_passes_wider_limits_at_no_cost_and_everything_says_so
 
 
 def test_the_attack_is_held_against_the_limit_of_today(home: Path, small: Small, blocked: Any) -> None:
-    strict = small({"max_advantage: 0.05": "max_advantage: 0.0"}, name="no_advantage.yaml")
+    strict = small({"max_advantage: 0.05": "max_advantage: 0.001"}, name="no_advantage.yaml")
     outcome = again(strict)
     (attack,) = [words for gate, _, words in outcome.reasons if gate == "attack"]
     assert outcome.verdict in {"blocked", "insufficient"}
-    assert "the limit of 0. It was judged by 0.9 when the attack ran, which was: PASS." in attack
+    assert "the limit of 0.001. It was judged by 0.9 when the attack ran, which was: PASS." in attack
     assert attack.endswith(json.loads(artifact(home, blocked, "card.json").read_text())["attack"]["words"])
     assert again().reasons == outcome.reasons, "without a file, the limits of the last decision"
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,27 @@ def test_what_is_trained_on_is_told_apart_to_the_last_cell_and_only_with_the_key
         digest(units(index=torch.tensor([[1, 0], [2, -1]])), key=b"k"),
     ]
     assert len({one, *others}) == 6
+
+
+@pytest.mark.parametrize(("hours", "refused"), [(25, True), (23, False)])
+def test_a_run_that_a_work_pool_catches_up_is_refused_unspent(
+    home: Path, small: Small, hours: int, refused: bool
+) -> None:
+    from prefect.client.orchestration import get_client
+    from prefect.flow_engine import run_flow
+    from prefect.states import Scheduled
+
+    from flows.retraining import retrain as flow
+
+    due = datetime.now(UTC) - timedelta(hours=hours)
+    parameters = {"config_path": str(small({"model: readmission": "modell: readmission"})), "reason": "scheduled"}
+    with get_client(sync_client=True) as client:
+        late = client.create_flow_run(flow, parameters=parameters, state=Scheduled(scheduled_time=due))
+    with pytest.raises(BudgetError if refused else ConfigurationError) as caught:
+        run_flow(flow, flow_run=late, parameters=parameters)
+    if refused:
+        assert f"was due on {due:%Y-%m-%d at %H:%M} UTC, more than 24 hours ago" in str(caught.value)
+    assert not (home / "ledger.db").exists()
 
 
 def test_the_run_that_would_overspend_is_refused_before_it_starts(home: Path, small: Small) -> None:
