@@ -123,8 +123,8 @@ def fit(
     claim: Callable[[int], None],
     progress: Callable[[int], None] | None = None,
 ) -> loop.TrainingResult:
-    """Train the configured network by the configured recipe."""
-    return loop.train(
+    """Train the configured network by the configured recipe, and hold its noise against the plan that is accounted."""
+    result = loop.train(
         plan=plan,
         network=untrained(run, rows.features.shape[1]),
         records=rows,
@@ -134,6 +134,8 @@ def fit(
         physical_batch=run.runtime.physical_batch,
         feature_range=FEATURE_RANGE,
     )
+    result.noise.check(plan)  # once more here, where the plan is the one that is charged
+    return result
 
 
 def logits(run: Run, weights: Path, features: torch.Tensor) -> np.ndarray:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from configs.errors import ConfigurationError, NotPrivateError
 from tasks.dpsgd.clipping import Engine, EngineName, UnitLoss, clipped_total, mean_row_loss, trainable
 from tasks.dpsgd.csprng import SystemKeystream
-from tasks.dpsgd.noise import NoisyMean
+from tasks.dpsgd.noise import NoiseMeter, NoisyMean
 from tasks.dpsgd.plan import DpSgdPlan
 from tasks.dpsgd.preflight import EngineFactory, checked_engine
 from tasks.dpsgd.preflight import check as check
@@ -34,6 +34,7 @@ class TrainingResult:
         claimed: steps that were claimed before they ran, without the moments; equal to `executed_steps`.
         engine: name of the engine that clipped.
         self_test: what was checked before the first claim.
+        noise: measured over all steps; stays in the process.
     """
 
     state_dict: dict[str, Tensor]
@@ -41,6 +42,7 @@ class TrainingResult:
     claimed: int
     engine: str
     self_test: SelfTestReport
+    noise: NoiseMeter
 
 
 def train(
@@ -110,6 +112,7 @@ def train(
         chosen.close()
     if not run.executed == run.claimed == plan.steps:
         raise NotPrivateError(f"{run.executed} steps ran, {run.claimed} were claimed, {plan.steps} were planned")
+    run.noise.check(plan)
     _check_changes(network, before)
     return TrainingResult(
         state_dict=run.released(),
@@ -117,6 +120,7 @@ def train(
         claimed=run.claimed,
         engine=chosen.name,
         self_test=report,
+        noise=run.noise,
     )
 
 
@@ -141,6 +145,7 @@ class _Run:
         self._sampler = PoissonSampler(
             units=len(records), sampling_rate=plan.sampling_rate, keystream=SystemKeystream()
         )
+        self.noise = NoiseMeter()
         self.executed = 0
         self.claimed = 0
 
@@ -163,7 +168,9 @@ class _Run:
         sums = clipped_total(self._engine, self._records, units, like=self._parameters, physical_batch=physical_batch)
         self.executed += 1
         self._optimizer.param_groups[0]["lr"] = self._recipe.rate(self.executed, self._plan.steps)
-        for parameter, gradient in zip(self._parameters, self._release(sums), strict=True):
+        gradients = self._release(sums)
+        self.noise.add(sums=sums, gradients=gradients, divisor=self._plan.expected_batch)
+        for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
         self._optimizer.step()
         if self._recipe.averaging:

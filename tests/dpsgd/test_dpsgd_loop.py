@@ -366,7 +366,9 @@ def test_a_result_holds_weights_and_counts_and_nothing_per_record(make_records):
         "claimed",
         "engine",
         "self_test",
+        "noise",
     }
+    assert set(vars(result.noise)) == {"_squares", "_values", "_largest"}
     for value in result.state_dict.values():
         assert not value.requires_grad
         assert not vars(value)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 from prefect.settings import PREFECT_API_URL
 
-from configs.errors import BudgetError, ConfigurationError, DataError, InternalError
+from configs.errors import BudgetError, ConfigurationError, DataError, InternalError, NotPrivateError
 from tasks.data import simulate
 from tasks.privacy.events import Gaussian
 from tasks.privacy.ledger import Ledger
@@ -152,6 +153,25 @@ def test_an_attack_on_others_than_those_who_were_trained_on_is_vetoed(
     assert outcome.verdict == "blocked"
     (reason,) = [words for gate, state, words in outcome.reasons if state == "blocked"]
     assert reason.startswith("VETO: The people and rows that were trained on are not those")
+
+
+@pytest.mark.parametrize("factor", [0.25, 4])
+def test_noise_of_another_size_than_charged_ends_with_nothing_recorded(
+    home: Path, small: Small, monkeypatch: pytest.MonkeyPatch, factor: float
+) -> None:
+    from tasks.dpsgd import loop
+
+    real = loop.train
+
+    def train(*, plan: Any, **arguments: Any) -> Any:
+        return real(plan=replace(plan, noise_multiplier=factor * plan.noise_multiplier), **arguments)
+
+    monkeypatch.setattr(loop, "train", train)
+    with pytest.raises(NotPrivateError, match="what ran is not what was accounted") as caught:
+        retrain(small())
+    assert caught.value.exit_code == 50
+    assert balance(home).runs["charged"] == 1
+    assert not list(home.rglob("weights.safetensors"))
 
 
 def test_what_is_trained_on_is_told_apart_to_the_last_cell_and_only_with_the_key() -> None:
