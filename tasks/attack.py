@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 
-from tasks import fitting
+from tasks import attack_panel, fitting
 from tasks.data import split
 from tasks.data.workfolder import read_frame
 from tasks.dpsgd.plan import DpSgdPlan
@@ -28,22 +28,20 @@ from tasks.membership import verdict
 from tasks.membership.blind import blind
 from tasks.membership.control import control
 from tasks.membership.metrics import evaluate, strongest
-from tasks.membership.results import AttackResult, Rate, published, published_auc
+from tasks.membership.results import AttackResult
 from tasks.membership.scores import class_losses, gap_accuracy, row_losses, unit_scores
 from tasks.planning import ceiling_of, part_of
 from tasks.policy import step
 from tasks.privacy.tradeoff import Ceiling
 from tasks.progress import report
 from tasks.registry import package
-from tasks.registry.card_content import AttackLine, AttackPanel, Figure
-from tasks.statistics.roc import AucEstimate, Undefined
+from tasks.statistics.roc import Undefined
 
 _SEED = 0  # of draws that may be known: blocks, halves, who is in the control, its labels
 _OTHER_MEMBERS = (
     "The people and rows that were trained on are not those that the split puts into training, and that the attack and "
     "the recipe without noise take for members: somebody was left out, added or changed on the way into training."
 )
-_CEILING_RATES = tuple(10 ** (-3 + 3 * point / 40) for point in range(41))
 
 
 @step
@@ -65,10 +63,16 @@ def attack(run: Run, records: Records, trained: Trained) -> Attacked:
     )
     judged = verdict.judge(evidence)
     report(step="attack", note=judged.verdict)
-    panel = _panel(run, judged, evidence, twin.attacked(), ceiling)
+    panel = attack_panel.panel(
+        unit="row" if run.config.data.person is None else "person",
+        judged=judged,
+        evidence=evidence,
+        twin=twin.attacked(),
+        ceiling=ceiling,
+    )
     return Attacked(
         panel=panel,
-        metrics=tuple(_metrics(panel).items()),
+        metrics=tuple(attack_panel.metrics(panel).items()),
         max_advantage=run.config.attack.max_advantage,
         weights_sha256=package.weights_digest(load_file(trained.weights)),
         twin=twin_weights,
@@ -203,63 +207,3 @@ def _allowed(ceiling: Ceiling) -> verdict.Ceiling:
         tpr_at_1pct=ceiling.true_positive_rate(0.01),
         tpr_at_01pct=ceiling.true_positive_rate(0.001),
     )
-
-
-_LINES = {
-    "auc": "AUC",
-    "accuracy": "balanced accuracy",
-    "advantage": "advantage (true positives less false positives)",
-    "tpr_at_1pct": "true positives at 1 % false positives",
-    "tpr_at_01pct": "true positives at 0.1 % false positives",
-}
-
-
-def _panel(
-    run: Run,
-    judged: verdict.AttackVerdict,
-    evidence: verdict.AttackEvidence,
-    twin: AttackResult | Undefined,
-    ceiling: Ceiling,
-) -> AttackPanel:
-    """What of it may be published: rounded, without counts, with the words of the verdict."""
-    allowed = evidence.ceiling
-    return AttackPanel(
-        verdict=judged.verdict,
-        words=judged.words,
-        unit="row" if run.config.data.person is None else "person",
-        lines=tuple(
-            AttackLine(name=words, measured=_figure(evidence.target, name), allowed=_up(getattr(allowed, name)))
-            for name, words in _LINES.items()
-        ),
-        control=_figure(evidence.control, "accuracy"),
-        blind=_figure(evidence.blind, "auc"),
-        twin=_figure(twin, "auc"),
-        roc=published(evidence.target).roc if isinstance(evidence.target, AttackResult) else (),
-        twin_roc=published(twin).roc if isinstance(twin, AttackResult) else (),
-        ceiling=tuple((rate, ceiling.true_positive_rate(rate)) for rate in _CEILING_RATES),
-    )
-
-
-def _up(number: float) -> float:
-    """To four decimals, upwards: a ceiling is never told too low."""
-    return float(np.ceil(number * 1e4) / 1e4)
-
-
-def _figure(found: AttackResult | AucEstimate | Undefined | None, name: str) -> Figure:
-    if found is None or isinstance(found, Undefined):
-        return Figure(why="not computed" if found is None else found.reason)
-    told = published_auc(found) if isinstance(found, AucEstimate) else getattr(published(found), name)
-    if not isinstance(told, Rate):
-        return Figure(why=told.reason)
-    return Figure(value=told.value, lower=told.lower, upper=told.upper)
-
-
-def _metrics(panel: AttackPanel) -> dict[str, float | None]:
-    """By the names of the tracking server; what applies and is undefined is None."""
-    found: dict[str, float | None] = {}
-    for name, line in zip(_LINES, panel.lines, strict=True):
-        figure = line.measured
-        found |= {f"attack/{name}": figure.value, f"attack/{name}_allowed": line.allowed}
-        found |= {f"attack/{name}_lower": figure.lower, f"attack/{name}_upper": figure.upper}
-    found |= {"attack/control_accuracy": panel.control.value, "attack/control_accuracy_lower": panel.control.lower}
-    return found | {"attack/blind_auc": panel.blind.value, "attack/twin_auc": panel.twin.value}

@@ -161,7 +161,7 @@ def _shown(store: Store, entry: _Entry, evidence: Evidence, decision: Decision) 
     content = _card(store, run_id)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     attack = content.attack
-    if isinstance(evidence.attack, given.Attacked):
+    if attack is not None and isinstance(evidence.attack, given.Attacked):
         attack = replace(attack, verdict=evidence.attack.verdict, words=evidence.attack.words)
     card = replace(content, verdict=decision.verdict, reasons=decision.reasons, attack=attack, created=now)
     place = tracking.attach(store=store, run_id=run_id, files=files_of(render(card)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tasks import attack_panel
 from tasks.carding import card_of, files_of
 from tasks.fairness.suppression import Number
 from tasks.handover import Assessed, Attacked, Estimate, Outcome, Recorded, Records, Run, Trained, Validation
@@ -109,8 +110,7 @@ def _evidence(
 def _attack(attacked: Attacked, recorded: Recorded) -> given.Attacked:
     """Its verdict, if the weights that were attacked are those that were registered."""
     panel = attacked.panel
-    measured = next(line.measured for line in panel.lines if line.name.startswith("advantage"))
-    advantage = _interval(measured)
+    advantage = _interval(attack_panel.advantage(panel))
     found = given.Attacked(
         verdict=panel.verdict,
         words=panel.words,
