@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import prod
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
@@ -13,6 +14,8 @@ UNKNOWN = "unknown"  # missing; a value of that name means the same
 OTHER = "other"  # in no band
 UNLISTED = "other, not listed"  # a value outside a code book that has an `other` itself
 _JOIN = " × "
+MOST_GROUPS = 250
+LONGEST_NAME = 300
 Limit = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
@@ -184,6 +187,31 @@ def group_names(attribute: str, fairness: Fairness, books: dict[str, tuple[str, 
     for part in parts[1:]:
         names = [f"{left}{_JOIN}{rest if right is None else right}" for left in names for right in part]
     return tuple(names)
+
+
+def check_size(fairness: Fairness, books: dict[str, tuple[str, ...]]) -> None:
+    """Refuse what could not be judged: all groups are judged at once, and their evidence is one entry of the ledger.
+
+    Raises:
+        ValueError: there are more than `MOST_GROUPS`, or one's name is longer than `LONGEST_NAME`.
+    """
+    sizes = {
+        attribute: prod(len(_of_one(fairness.groups[name], books)) for name in attribute.split(_JOIN))
+        for attribute in attribute_names(fairness)
+    }
+    total, largest = sum(sizes.values()), max(sizes, key=lambda attribute: sizes[attribute])
+    if total > MOST_GROUPS:
+        raise ValueError(
+            f"makes {total} groups, {sizes[largest]} of them of {largest}, and at most {MOST_GROUPS} can be judged at "
+            "once: merge values into bands, or leave out an intersection"
+        )
+    for attribute in sizes:
+        for name in group_names(attribute, fairness, books):
+            if len(name) > LONGEST_NAME:
+                raise ValueError(
+                    f"makes a group of {attribute} whose name has {len(name)} characters, at most {LONGEST_NAME}: "
+                    f"name bands shorter ({name[:40]} …)"
+                )
 
 
 def attribute_names(fairness: Fairness) -> tuple[str, ...]:

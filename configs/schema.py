@@ -19,7 +19,7 @@ from cronsim import CronSim, CronSimError
 from pydantic import Field, ValidationInfo, field_validator
 
 from configs.data_schema import Data
-from configs.evidence_schema import Attack, Fairness, Gates, attribute_names, group_names, number_pairs
+from configs.evidence_schema import Attack, Fairness, Gates, attribute_names, check_size, group_names, number_pairs
 from configs.feature_schema import CategoryFeature, NumberFeature
 from configs.privacy_schema import Privacy
 from configs.section import Open, Positive, Section, Slug
@@ -156,6 +156,7 @@ class Config(Section):
                 strange = [text for text in listed if text not in feature.values]
                 if strange:
                     raise ValueError(f"{name}.bands names `{strange[0]}`, which the code book of {group.column} lacks")
+        check_size(value, data.code_books())
         return value
 
     @field_validator("gates")
