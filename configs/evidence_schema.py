@@ -68,11 +68,9 @@ class Group(Section):
             return value
         if info.data.get("values") is not None:
             raise ValueError("and `values` exclude each other: a group is a value or a band of values")
-        pairs = number_pairs(value)
-        if pairs is not None:
-            edges = sorted(pairs.values())
-            if any(low >= high for low, high in edges) or any(a[1] > b[0] for a, b in pairwise(edges)):
-                raise ValueError("must be pairs of a low and a higher number that do not overlap")
+        if UNKNOWN in value:
+            raise ValueError(f"must not name a band `{UNKNOWN}`, which stands for missing values")
+        if number_pairs(value) is not None:  # checked with the columns, for a category's codes may look like numbers
             return value
         listed = [text for texts in value.values() for text in texts]
         repeated = sorted({text for text in listed if listed.count(text) > 1})
@@ -83,10 +81,14 @@ class Group(Section):
     @field_validator("other")
     @classmethod
     def _distinct(cls, value: str | None, info: ValidationInfo) -> str | None:
+        bands = info.data.get("bands")
         if value is not None and info.data.get("bands", value) is None:
             raise ValueError("needs `bands`: it names what lies in none of them")
-        if value in {UNKNOWN, *(info.data.get("bands") or ())}:
-            raise ValueError(f"must differ from the bands' names and from `{UNKNOWN}`, which stands for missing values")
+        if bands is not None and (value or OTHER) in {UNKNOWN, *bands}:
+            raise ValueError(
+                f"must differ from the bands' names and from `{UNKNOWN}`, which stands for missing values; it is "
+                f"`{OTHER}` when left out"
+            )
         return value
 
 
@@ -100,6 +102,17 @@ def number_pairs(bands: dict[str, tuple[str, ...]]) -> dict[str, tuple[float, fl
             return None
         pairs[name] = (low, high)
     return pairs
+
+
+def check_pairs(bands: dict[str, tuple[str, ...]]) -> None:
+    """Refuse intervals that are none.
+
+    Raises:
+        ValueError: a low that is not below its high, or not a number; two that overlap.
+    """
+    edges = sorted((number_pairs(bands) or {}).values())
+    if not all(low < high for low, high in edges) or any(a[1] > b[0] for a, b in pairwise(edges)):
+        raise ValueError("must be pairs of a low and a higher number that do not overlap")
 
 
 class Fairness(Section):
@@ -189,11 +202,11 @@ def group_names(attribute: str, fairness: Fairness, books: dict[str, tuple[str, 
     return tuple(names)
 
 
-def check_size(fairness: Fairness, books: dict[str, tuple[str, ...]]) -> None:
+def check_groups(fairness: Fairness, books: dict[str, tuple[str, ...]]) -> None:
     """Refuse what could not be judged: all groups are judged at once, and their evidence is one entry of the ledger.
 
     Raises:
-        ValueError: there are more than `MOST_GROUPS`, or one's name is longer than `LONGEST_NAME`.
+        ValueError: there are more than `MOST_GROUPS`, one's name is longer than `LONGEST_NAME`, or has a meaning here.
     """
     sizes = {
         attribute: prod(len(_of_one(fairness.groups[name], books)) for name in attribute.split(_JOIN))
@@ -206,6 +219,12 @@ def check_size(fairness: Fairness, books: dict[str, tuple[str, ...]]) -> None:
             "once: merge values into bands, or leave out an intersection"
         )
     for attribute in sizes:
+        for name in _of_one(fairness.groups[attribute], books) if attribute in fairness.groups else ():
+            if name is not None and (_JOIN.strip() in name or name in {"__other__", UNLISTED}):
+                raise ValueError(
+                    f"makes a group of {attribute} named `{name[:40]}`: `×`, `__other__` and `{UNLISTED}` have a "
+                    "meaning of their own; give such values a band with a name"
+                )
         for name in group_names(attribute, fairness, books):
             if len(name) > LONGEST_NAME:
                 raise ValueError(

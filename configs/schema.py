@@ -19,7 +19,16 @@ from cronsim import CronSim, CronSimError
 from pydantic import Field, ValidationInfo, field_validator
 
 from configs.data_schema import Data
-from configs.evidence_schema import Attack, Fairness, Gates, attribute_names, check_size, group_names, number_pairs
+from configs.evidence_schema import (
+    Attack,
+    Fairness,
+    Gates,
+    attribute_names,
+    check_groups,
+    check_pairs,
+    group_names,
+    number_pairs,
+)
 from configs.feature_schema import CategoryFeature, NumberFeature
 from configs.privacy_schema import Privacy
 from configs.section import Open, Positive, Section, Slug
@@ -153,10 +162,18 @@ class Config(Section):
                 raise ValueError(f"{name}.bands must be pairs of numbers [low, high): {group.column} is a number")
             elif isinstance(feature, CategoryFeature):
                 listed = [text for texts in group.bands.values() for text in texts]
+                twice = next((text for text in listed if listed.count(text) > 1), None)
+                if twice is not None:
+                    raise ValueError(f"{name}.bands puts `{twice}` into two bands")
                 strange = [text for text in listed if text not in feature.values]
                 if strange:
                     raise ValueError(f"{name}.bands names `{strange[0]}`, which the code book of {group.column} lacks")
-        check_size(value, data.code_books())
+            if group.bands is not None and not isinstance(feature, CategoryFeature):
+                try:
+                    check_pairs(group.bands)
+                except ValueError as error:
+                    raise ValueError(f"{name}.bands {error}") from None
+        check_groups(value, data.code_books())
         return value
 
     @field_validator("gates")

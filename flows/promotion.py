@@ -37,8 +37,7 @@ def promote_again(
         store=Store.at(home, uri=place.tracking_uri),
         model=model,
         version=version,
-        policy=None if config is None else config.gates.policy(),
-        max_advantage=None if config is None else config.attack.max_advantage,
+        config=config,
         actor=getpass.getuser(),
         reason=reason,
     )

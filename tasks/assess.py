@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tasks import fitting
+from tasks import decisions, fitting
 from tasks.data import labels, split
 from tasks.data.plain import plain
 from tasks.data.workfolder import read_frame
@@ -71,7 +71,13 @@ def _champion(run: Run, trained: Trained, frame: pd.DataFrame) -> tuple[str | No
     holder = aliases.champion(store=store_of(run), name=run.config.model)
     if holder is None:
         return None, Missing(why="there is no champion yet")
-    found = aliases.champion_scores(store=store_of(run), holder=holder, split=trained.split, records=frame)
+    found = aliases.champion_scores(
+        store=store_of(run),
+        holder=holder,
+        files_sha256=decisions.judged_files(run.home, model=run.config.model, version=holder.version),
+        split=trained.split,
+        records=frame,
+    )
     return holder.version, found
 
 

@@ -8,7 +8,6 @@ from importlib.metadata import version
 
 from tasks.fairness.suppression import Number, PublishedGroup
 from tasks.handover import Assessed, Attacked, Estimate, Recorded, Records, Run, Trained, Validation
-from tasks.registry.card import RenderedCard
 from tasks.registry.card_content import Budget, CardContent, Figure, GroupLine
 from tasks.registry.evidence import Decision
 
@@ -78,13 +77,6 @@ def card_of(
     )
 
 
-def files_of(card: RenderedCard) -> dict[str, bytes]:
-    """The card's files by name, and each picture by itself."""
-    texts = {"card.html": card.html, "card.md": card.markdown, "card.json": card.json}
-    pictures = {f"plots/{chart.name}.svg": chart.light for chart in card.charts}
-    return {name: text.encode() for name, text in texts.items()} | pictures
-
-
 def _overall(assessed: Assessed) -> tuple[tuple[str, Figure], ...]:
     named = {
         "without_noise": "same recipe without noise",
@@ -124,7 +116,7 @@ def _data(run: Run, records: Records, validation: Validation) -> tuple[tuple[str
     excluded = ", ".join(rule.column for rule in data.exclude)
     return (
         ("source", data.source.kind),
-        ("rows", f"about {records.about}"),
+        ("rows", records.about),
         ("population", privacy.population),
         ("units, nominal", f"{privacy.units:,} {privacy.unit}s"),
         ("rows a person, at most", str(privacy.max_rows_per_person)),

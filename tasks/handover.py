@@ -197,7 +197,8 @@ class Recorded:
         run_id: MLflow's run.
         model_version: version in the registry; None in a rehearsal.
         metrics: what was logged, by name.
-        weights_sha256: of the weights that were registered.
+        weights_sha256: of the weights that were registered, as they lie in the store.
+        files_sha256: of all files that were registered, likewise.
     """
 
     tracking_uri: str
@@ -205,6 +206,7 @@ class Recorded:
     model_version: str
     metrics: tuple[tuple[str, float], ...]
     weights_sha256: str
+    files_sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

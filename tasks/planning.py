@@ -63,7 +63,8 @@ def groups_of(config: Config) -> dict[str, tuple[str, groups.Values | groups.Ban
         if group.bands is None:
             found[name] = (group.column, groups.Values(values=group.values or books[group.column]))
         else:
-            bands = number_pairs(group.bands) or group.bands
+            codes = group.column in books  # a category's codes may look like numbers
+            bands = group.bands if codes else number_pairs(group.bands) or group.bands
             found[name] = (group.column, groups.Bands(bands=bands, other=group.other or OTHER))
     return found
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 
-from tasks import attack_panel
-from tasks.carding import card_of, files_of
+from tasks import attack_panel, decisions, publishing
+from tasks.carding import card_of
 from tasks.fairness.suppression import Number
 from tasks.handover import Assessed, Attacked, Estimate, Outcome, Recorded, Records, Run, Trained, Validation
 from tasks.planning import store_of
 from tasks.policy import step
 from tasks.privacy.ledger import Ledger
 from tasks.progress import report
-from tasks.registry import aliases, tracking
+from tasks.registry import aliases
 from tasks.registry import evidence as given
-from tasks.registry.card import render
+from tasks.registry.card import as_json
 from tasks.registry.card_content import Figure
 from tasks.registry.evidence import Decision, Evidence, Gap, Interval, Judged, Missing
 from tasks.registry.gate import judge
-from tasks.summary import markdown
 
 
 @step
@@ -33,38 +34,17 @@ def promote(
 ) -> Outcome:
     evidence = _evidence(run, validation, trained, attacked, assessed, recorded)
     judged = judge(policy=run.config.gates.policy(), evidence=evidence)
-    _enter(run, recorded, evidence, judged)  # before the alias moves: no champion may stand without its entry
+    card = card_of(run, records, validation, trained, attacked, assessed, recorded, judged)
+    # before the alias moves: no champion may stand without its entry
+    _enter(run, recorded, evidence, judged, {"card": json.loads(as_json(card)), "metrics": dict(recorded.metrics)})
     name, version, store = run.config.model, recorded.model_version, store_of(run)
     champion = assessed.champion
     decision = aliases.settle(store=store, name=name, version=version, decision=judged, compared_with=champion)
     if decision != judged:  # another run promoted its model meanwhile
-        _enter(run, recorded, evidence, decision)
-    card = render(card_of(run, records, validation, trained, attacked, assessed, recorded, decision))
-    place = tracking.attach(store=store, run_id=recorded.run_id, files=files_of(card))
-    outcome = _outcome(run, trained, recorded, decision, "" if run.rehearsal else f"{place}/card.html")
-    aliases.describe(store=store, name=name, version=version, text=markdown(outcome))
+        _enter(run, recorded, evidence, decision, {})
+        card = replace(card, verdict=decision.verdict, reasons=decision.reasons)
     report(step="promote", note=decision.verdict)
-    return outcome
-
-
-def _outcome(run: Run, trained: Trained, recorded: Recorded, decision: Decision, card: str) -> Outcome:
-    return Outcome(
-        model=run.config.model,
-        verdict=decision.verdict,
-        exit_code=decision.exit_code,
-        reasons=tuple((reason.gate, reason.outcome, reason.words) for reason in decision.reasons),
-        claim=trained.claim,
-        statement=trained.statement,
-        run_id=recorded.run_id,
-        model_version=recorded.model_version,
-        tracking_uri=recorded.tracking_uri,
-        card=card,
-        metrics=recorded.metrics,
-        unit=run.config.privacy.unit,
-        guarantee_delta=run.config.privacy.guarantee.delta,
-        simulated=run.config.data.source.kind == "simulated",
-        rehearsal=run.rehearsal,
-    )
+    return publishing.shown(store=store, card=card, metrics=dict(recorded.metrics))
 
 
 def _evidence(
@@ -128,20 +108,22 @@ def _interval(found: Estimate | Number | Figure) -> Interval | Missing:
     return Interval(estimate=found.value, lower=found.lower, upper=found.upper)
 
 
-def _enter(run: Run, recorded: Recorded, evidence: Evidence, decision: Decision) -> None:
-    """Keep the decision and what it rests on where they cannot be edited."""
+def _enter(run: Run, recorded: Recorded, evidence: Evidence, decision: Decision, more: Mapping[str, object]) -> None:
+    about = {
+        "model": run.config.model,
+        "version": recorded.model_version,
+        "run_id": recorded.run_id,
+        "weights_sha256": recorded.weights_sha256,
+        "files_sha256": recorded.files_sha256,
+    }
     with Ledger.open(run.home / "ledger.db") as ledger:
-        ledger.record(
+        decisions.enter(
+            ledger,
             population=run.config.privacy.population,
-            kind="gate_decision",
-            payload={
-                "model": run.config.model,
-                "version": recorded.model_version,
-                "run_id": recorded.run_id,
-                "weights_sha256": recorded.weights_sha256,
-                "policy": run.config.gates.policy(),
-                "evidence": evidence.to_json(),
-                **decision.to_json(),
-            },
+            about=about,
+            policy=run.config.gates.policy(),
+            evidence=evidence,
+            decision=decision,
             actor=run.actor,
+            more=more,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 from safetensors.torch import load_file
 
+from configs.errors import InternalError
 from tasks.data import encoding, synthetic
 from tasks.dpsgd import networks
 from tasks.fairness import suppression
@@ -51,13 +52,17 @@ def record(
     version = aliases.register(
         store=store, name=run.config.model, model_uri=logged.model_uri, run_id=logged.run_id, tags=tags
     )
+    stored = aliases.digests(store=store, name=run.config.model, version=version)
+    if stored is None:
+        raise InternalError(f"version {version} of {run.config.model} cannot be read back from MLflow")
     report(step="record", note=f"MLflow run {logged.run_id}, version {version}")
     return Recorded(
         tracking_uri=store.uri,
         run_id=logged.run_id,
         model_version=version,
         metrics=tuple(logged.metrics.items()),
-        weights_sha256=folder.weights_sha256,
+        weights_sha256=stored[0],
+        files_sha256=stored[1],
     )
 
 

@@ -25,7 +25,10 @@ def markdown(outcome: Outcome) -> str:
     """Verdict, reasons, claim and the main metrics; the rest stands in the card, and here would not fit."""
     metrics = dict(outcome.metrics)
     rows = [f"| {name} | {metrics[name]:.6g} |" for name in SHOWN if name in metrics]
-    reasons = [f"| {MARKS[state]} | {gate} | {_cell(words)} |" for gate, state, words in outcome.reasons]
+    shown = outcome.reasons[:_MOST]
+    reasons = [f"| {MARKS[state]} | {gate} | {_cell(words)} |" for gate, state, words in shown]
+    if more := len(outcome.reasons) - len(shown):
+        reasons.append(f"| {MARKS['noted']} | | {more} more reasons stand on the model card |")
     notes = ["*The records are simulated: nobody's.*\n"] if outcome.simulated else []
     whose = f"{outcome.model}, version {outcome.model_version}"
     end = [
@@ -56,5 +59,10 @@ def markdown(outcome: Outcome) -> str:
     )
 
 
+_MOST = 40
+_LONGEST = 1_000  # a store's descriptions are limited, and so is a reader
+
+
 def _cell(text: str) -> str:
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … (all of it stands on the model card)"
     return text.replace("|", "\\|").replace("\n", " ")

@@ -21,6 +21,7 @@ from tasks.dpsgd.units import UnitRecords
 from tasks.handover import Records, Run, Trained
 from tasks.planning import (
     claim_of,
+    groups_of,
     network_of,
     part_of,
     person_epsilon_of,
@@ -63,6 +64,7 @@ def _ready(run: Run, records: Records) -> None:
     """Everything after training that could fail for a reason that is known already, before anything is spent."""
     tracking.reach(store_of(run), experiment=run.config.model)
     check_policy(run.config.gates.policy())
+    groups_of(run.config)
     held_out = part_of(read_frame(records.path), run, split.AUDIT)
     outcome = labels.binary(held_out, **run.config.data.label.model_dump())
     if outcome.min() == outcome.max():

@@ -99,7 +99,7 @@ def render(content: CardContent) -> RenderedCard:
     return RenderedCard(
         html=_environment(autoescape=True).get_template("card.html.j2").render(view),
         markdown=_front_matter(card) + _environment(autoescape=False).get_template("card.md.j2").render(view),
-        json=_json(content),
+        json=as_json(content),
         charts=figures,
     )
 
@@ -189,7 +189,7 @@ def _date(created: str) -> str:
     return f"{at.day} {at:%B %Y, %H:%M} {at.tzname() or ''}".strip()
 
 
-def _json(content: CardContent) -> str:
+def as_json(content: CardContent) -> str:
     """The card as data. A non-finite number is null, and `undefined` lists its path."""
     undefined: list[str] = []
     body = {"schema": SCHEMA, **_plain(asdict(content), "", undefined)}

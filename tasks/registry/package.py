@@ -173,6 +173,21 @@ def folder_digest(folder: Path) -> str:
     return total.hexdigest()
 
 
+def stored_digest(copy: Path) -> str:
+    """The `folder_digest` of a fresh copy of a registered model, whose files from then on are those alone.
+
+    Byte code is taken out of the copy, for Python would run it in place of the code that the digest covers, and so is
+    the note that MLflow leaves in copies.
+
+    Args:
+        copy: a folder of the caller's own; it is changed.
+    """
+    for cache in [*copy.rglob("__pycache__")]:
+        shutil.rmtree(cache)
+    (copy / "registered_model_meta").unlink(missing_ok=True)
+    return folder_digest(copy)
+
+
 def requirements() -> list[str]:
     """Pinned requirements of the shipped code, as installed here, without local build labels."""
     return [f"{name}=={metadata.version(name).split('+')[0]}" for name in REQUIREMENTS]

@@ -222,6 +222,15 @@ def test_a_fault_between_keys_is_named(tmp_path: Path, old: str, new: str, expec
     assert expected in refusal(tmp_path, GOOD.replace(old, new))
 
 
+def test_a_fault_of_a_column_whose_name_begins_with_another_s_is_told_at_its_own_line(tmp_path: Path) -> None:
+    text = GOOD.replace(
+        "    age: {",
+        "    lab: {kind: icd9}\n    lab.a1c: {kind: icd9, crossed_with: [nobody]}\n    age: {",
+    )
+    line = next(place for place, row in enumerate(text.splitlines(), 1) if "lab.a1c" in row)
+    assert f"line {line}: data.features.lab.a1c.crossed_with names `nobody`" in refusal(tmp_path, text)
+
+
 def test_an_open_question_is_no_name_of_a_column(tmp_path: Path) -> None:
     text = refusal(
         tmp_path, GOOD.replace("person: patient", 'person: "?"').replace("column: readmitted", 'column: "?"')

@@ -29,6 +29,16 @@ SHRINK = {
 }
 
 
+def shrunk(path: Path, changes: dict[str, str]) -> Path:
+    """Write the shrunk configuration, with further replacements."""
+    text = SHIPPED.read_text()
+    for old, new in {**SHRINK, **changes}.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    path.write_text(text)
+    return path
+
+
 @pytest.fixture(scope="session")
 def prefect_api() -> Iterator[None]:
     """One Prefect API for all flows of the session."""
@@ -55,13 +65,7 @@ def small(tmp_path: Path) -> Callable[..., Path]:
     """Write the shrunk configuration, with further replacements, and return its path."""
 
     def write(changes: dict[str, str] | None = None, name: str = "small.yaml") -> Path:
-        text = SHIPPED.read_text()
-        for old, new in {**SHRINK, **(changes or {})}.items():
-            assert old in text, old
-            text = text.replace(old, new)
-        path = tmp_path / name
-        path.write_text(text)
-        return path
+        return shrunk(tmp_path / name, changes or {})
 
     return write
 

@@ -1,13 +1,16 @@
 """Versions and the alias `champion`: what moves it, and what never does."""
 
 import json
+import py_compile
+import sys
 import threading
 
 import numpy as np
 import pytest
 
-from tasks.registry.aliases import champion, champion_scores, describe, load, register, settle
+from tasks.registry.aliases import champion, champion_scores, describe, digests, load, register, settle
 from tasks.registry.evidence import Decision, Missing, Reason
+from tasks.registry.package import weights_digest
 from tasks.registry.tracking import client, log_run
 
 PROMOTED = Decision(verdict="promoted", reasons=(Reason(gate="min_auc", outcome="passed", words="AUC is .66"),))
@@ -138,28 +141,92 @@ def test_of_four_promotions_against_the_same_champion_one_wins(store, version):
     assert verdicts[now(store, version)] == "promoted"
 
 
-def test_the_champion_scores_the_rows_it_never_saw(store, version, tools, network):
-    number, records = version(split="s1"), tools.records(100, seed=3)
-    settle(store=store, name=version.name, version=number, decision=PROMOTED, compared_with=None)
+@pytest.fixture
+def judged(store, version):
+    """A champion, and a way to have it score records."""
+    number = version(split="s1")
+    settle(store=store, name=version.name, version=number, decision=PROMOTED, compared_with=now(store, version))
     holder = champion(store=store, name=version.name)
     assert (holder.version, holder.split) == (number, "s1")
-    scores = champion_scores(store=store, holder=holder, split="s1", records=records)
-    np.testing.assert_array_equal(scores, tools.score(network, records))
-    assert load(store=store, name=version.name, version=number).predict(records).shape == (100, 1)
+    weights, files = digests(store=store, name=version.name, version=number)
+
+    def scores(records, *, split="s1", holder=holder, files_sha256=files):
+        return champion_scores(store=store, holder=holder, files_sha256=files_sha256, split=split, records=records)
+
+    scores.holder, scores.weights, scores.files = holder, weights, files
+    return scores
 
 
-def test_a_comparison_that_would_not_be_fair_is_refused_with_the_reason(store, version, tools):
-    number, records = version(split="s1"), tools.records(10)
-    settle(store=store, name=version.name, version=number, decision=PROMOTED, compared_with=None)
-    holder = champion(store=store, name=version.name)
-    other = champion_scores(store=store, holder=holder, split="s2", records=records)
+def test_the_champion_scores_the_rows_it_never_saw(store, judged, tools, network):
+    records = tools.records(100, seed=3)
+    np.testing.assert_array_equal(judged(records), tools.score(network, records))
+    assert judged.weights == weights_digest(network.state_dict())
+    uri = f"models:/{judged.holder.name}/{judged.holder.version}"
+    assert load(store=store, uri=uri).predict(records).shape == (100, 1)
+
+
+def test_digests_of_a_version_are_the_same_however_often_it_was_loaded(store, judged, tools):
+    uri = f"models:/{judged.holder.name}/{judged.holder.version}"
+    load(store=store, uri=uri).predict(tools.records(3))  # leaves byte code in the store
+    found = digests(store=store, name=judged.holder.name, version=judged.holder.version)
+    assert found == (judged.weights, judged.files)
+    assert digests(store=store, name="none", version="9") is None
+
+
+@pytest.mark.parametrize(
+    "name", ["loader.py", "encoding.json", "network.json", "weights.safetensors", "MLmodel", "new"]
+)
+def test_a_champion_whose_files_were_changed_since_is_neither_run_nor_believed(store, judged, tools, tmp_path, name):
+    found = [path for path in store.home.rglob("MLmodel") if judged.holder.name in path.read_text()]
+    newest = max(found, key=lambda path: path.stat().st_mtime_ns)  # the store is the room's
+    root = newest.parent
+    file = root / "new.py" if name == "new" else next(root.rglob(name))
+    content = file.read_bytes() if file.exists() else b""
+    try:
+        file.write_bytes(content + b"\nopen(%r, 'w')" % str(tmp_path / "ran").encode())
+        scores = judged(tools.records(3))
+        assert isinstance(scores, Missing)
+        assert "is not the one that was judged: its files were changed since" in scores.why
+        assert not (tmp_path / "ran").exists()
+    finally:
+        file.unlink() if name == "new" else file.write_bytes(content)
+    assert not isinstance(judged(tools.records(3)), Missing)
+
+
+def test_byte_code_that_somebody_planted_is_not_run(store, judged, tools, tmp_path):
+    (source,) = {path for path in store.home.rglob("loader.py") if judged.holder.name in str(path)}
+    planted = tmp_path / "loader.py"
+    planted.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    compiled = source.parent / "__pycache__" / f"loader.{sys.implementation.cache_tag}.pyc"
+    # never checked against its source: Python would run it in the source's place
+    py_compile.compile(
+        str(planted), cfile=str(compiled), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
+    assert not isinstance(judged(tools.records(3)), Missing)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_more_reasons_than_a_tag_takes_are_counted(store, version):
+    number = version()
+    long = [Reason(gate="min_group", outcome="blocked", words="λ" * 900, group=str(place)) for place in range(300)]
+    decision = Decision(verdict="blocked", reasons=tuple(long))
+    settle(store=store, name=version.name, version=number, decision=decision, compared_with=None)
+    kept = json.loads(client(store).get_model_version(version.name, number).tags["discreet.reasons"])
+    assert [reason["group"] for reason in kept[:-1]] == [str(place) for place in range(len(kept) - 1)]
+    assert kept[-1]["words"] == f"{301 - len(kept)} more reasons stand in the ledger and on the model card"
+
+
+def test_a_comparison_that_would_not_be_fair_is_refused_with_the_reason(judged, tools):
+    records = tools.records(10)
+    other = judged(records, split="s2")
     assert isinstance(other, Missing)
     assert "another split" in other.why
-    short = champion_scores(store=store, holder=holder, split="s1", records=records.drop(columns="race"))
+    short = judged(records.drop(columns="race"))
     assert isinstance(short, Missing)
     assert "race" in short.why
-    unnamed = champion_scores(
-        store=store, holder=type(holder)(name="none", version="9", split="s1"), split="s1", records=records
-    )
+    unknown = judged(records, files_sha256=None)
+    assert isinstance(unknown, Missing)
+    assert "was never judged" in unknown.why
+    unnamed = judged(records, holder=type(judged.holder)(name="none", version="9", split="s1"))
     assert isinstance(unnamed, Missing)
-    assert unnamed.why.endswith("MlflowException")
+    assert unnamed.why.endswith("InternalError")

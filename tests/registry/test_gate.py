@@ -127,7 +127,10 @@ def test_each_of_these_alone_blocks_and_is_named(change, gate):
 
 @pytest.mark.parametrize(("change", "gate"), NEVER)
 def test_a_decision_is_plain_json_without_nan_or_infinity(change, gate):
-    json.dumps(decide(**change).to_json(), allow_nan=False)
+    decision = decide(**change)
+    plain = json.loads(json.dumps(decision.to_json(), allow_nan=False))
+    assert plain["verdict"] == decision.verdict
+    assert [Reason(**found) for found in plain["reasons"]] == list(decision.reasons)
 
 
 def test_all_reasons_come_at_once():
@@ -234,7 +237,15 @@ def test_a_first_model_is_judged_by_absolute_limits_and_that_is_recorded():
 def test_a_first_model_that_no_absolute_limit_judges_is_not_waved_through():
     decision = decide({"max_auc_drop": 0.02}, champion_version=None)
     assert decision.verdict == "insufficient"
-    assert "min_auc" in reason(decision, "champion").words
+    assert "set one of: min_auc, min_group" in reason(decision, "champion").words
+    relative = by_group({"max_privacy_loss": 0.05, "max_gap": 0.1}, champion_version=None)
+    assert (relative.verdict, reason(relative, "champion").outcome) == ("insufficient", "insufficient")
+
+
+def test_a_first_model_is_judged_by_its_groups_where_only_these_have_an_absolute_limit():
+    decision = by_group({"min_group": 0.55}, champion_version=None)
+    assert decision.verdict == "promoted"
+    assert "(min_group)" in reason(decision, "champion").words
 
 
 def test_a_comparison_that_was_refused_blocks_with_the_reason():
@@ -490,6 +501,9 @@ def test_groups_judged_from_another_floor_are_not_enough(asked):
     assert decision.verdict == "insufficient"
     assert f"the policy asks for {asked}: assess again" in reason(decision, "min_count").words
     assert by_group({"min_group": 0.55, "min_count": asked}, min_count=asked).verdict == "promoted"
+    for name, limit in BY_GROUP.items():  # any limit on groups, also beside one on all
+        beside = by_group({"min_auc": 0.6, name: limit, "min_count": asked})
+        assert reason(beside, "min_count").outcome == "insufficient"
     assert decide({"min_auc": 0.6, "min_count": asked}).verdict == "promoted"  # no limit on groups
 
 
@@ -511,6 +525,29 @@ def test_a_gap_is_judged_by_its_bounds_and_names_its_attribute(gap, outcome):
     )
 
 
+SPANS = [  # (gate, lowest and highest value of its metric, where its evidence lies)
+    ("min_auc", (0, 1), lambda found: {"auc": found}),
+    ("max_auc_drop", (-1, 1), lambda found: {"auc_drop": found}),
+    ("max_privacy_loss", (-1, 1), lambda found: {"groups": (dataclasses.replace(OLD, loss=found),)}),
+    ("min_group", (0, 1), lambda found: {"groups": (dataclasses.replace(OLD, auc=found),)}),
+    ("max_gap", (0, 1), lambda found: {"gaps": (Gap(attribute="sex", auc=found),)}),
+]
+
+
+@pytest.mark.parametrize(("gate", "span", "change"), SPANS, ids=[gate for gate, *_ in SPANS])
+def test_an_interval_that_leaves_the_range_of_its_metric_is_a_fault_and_blocks(gate, span, change):
+    low, high = span
+    policy = {**POLICY, **BY_GROUP}
+
+    def outcome(lower: float, upper: float) -> str:
+        found = Interval(estimate=0.5 * (lower + upper), lower=lower, upper=upper)
+        return reason(by_group(policy, **change(found)), gate).outcome
+
+    assert outcome(low, high) == "insufficient"
+    assert outcome(math.nextafter(low, -2), high) == "blocked"
+    assert outcome(low, math.nextafter(high, 2)) == "blocked"
+
+
 @pytest.mark.parametrize(
     ("policy", "parts"),
     [
@@ -521,6 +558,7 @@ def test_a_gap_is_judged_by_its_bounds_and_names_its_attribute(gap, outcome):
         ({"min_auc": 0.6, "min_count": 99.5}, ["min_count = 99.5"]),
         ({"min_auc": 0.6, "required": "age/80+"}, ["required = 'age/80+'", "list"]),
         ({"min_auc": 0.6, "required": [1]}, ["required = [1]", "attribute/group"]),
+        ({"min_auc": 0.6, "required": ["age/80+", 1]}, ["required = ['age/80+', 1]", "attribute/group"]),
         ({"max_privacy_loss": None}, ["max_privacy_loss", "null"]),
         ({"max_privacy_los": 0.1}, ["did you mean max_privacy_loss?"]),
     ],
