@@ -109,7 +109,7 @@ def open_engine(path: Path) -> sa.Engine:
             f"{path}: the ledger cannot be opened for writing ({error.strerror}); "
             "let DISCREET_HOME name a folder that you may write to"
         ) from error
-    engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": BUSY_SECONDS})
+    engine = sa.create_engine(sa.URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_SECONDS})
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     try:

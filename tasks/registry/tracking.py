@@ -46,8 +46,17 @@ class Store:
 
     @classmethod
     def at(cls, home: Path, *, uri: str | None = None, artifacts: str | None = None) -> "Store":
-        """The store of a home: `mlflow.db` and `artifacts/` in it, unless told otherwise."""
+        """The store of a home: `mlflow.db` and `artifacts/` in it, unless told otherwise.
+
+        Raises:
+            ConfigurationError: the home's path has a character that ends or changes a database's URI.
+        """
         home = home.expanduser().resolve()
+        if uri is None and set("?#%") & set(str(home)):
+            raise ConfigurationError(
+                f"home = {home} holds `?`, `#` or `%`, with which MLflow would open another file: set DISCREET_HOME "
+                "to a folder without them"
+            )
         return cls(
             uri=uri or f"sqlite:///{home / 'mlflow.db'}",
             artifacts=artifacts or (home / "artifacts").as_uri(),

@@ -2,6 +2,7 @@
 
 import hashlib
 import sqlite3
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from configs.errors import ConfigurationError
 from tasks.privacy import ledger_schema as db
+from tasks.privacy.ledger import Ledger
 
 # One line a table or index, as SQLite keeps it; a change needs a new SCHEMA_VERSION and a migration.
 VERSION_1 = """
@@ -87,3 +89,13 @@ def test_reading_does_not_wait_for_whoever_writes(desk: Any, monkeypatch: pytest
         assert reader.populations() == ["patients"]
         writer.execute("ROLLBACK")
         writer.close()
+
+
+@pytest.mark.parametrize("name", ["a?b", "a%20b", "a#b", "a&mode=ro", "ä ö"])
+def test_a_folder_of_any_name_holds_its_own_ledger(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name / "ledger.db"
+    with Ledger.open(path):
+        pass
+    assert path.stat().st_size > 0
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert {entry.name for entry in tmp_path.iterdir()} == {name}

@@ -63,6 +63,13 @@ def test_a_file_added_to_a_run_lies_where_the_answer_says(store, empty_cwd):
     assert (Path(place) / "plots" / "roc.svg").read_bytes() == b"<svg>"
 
 
+@pytest.mark.parametrize("name", ["a?b", "a#b", "a%20b"])
+def test_a_home_whose_path_would_open_another_database_is_refused(tmp_path, name):
+    with pytest.raises(ConfigurationError, match="set DISCREET_HOME to a folder without them"):
+        Store.at(tmp_path / name)
+    assert Store.at(tmp_path / name, uri="http://127.0.0.1:9").uri == "http://127.0.0.1:9"
+
+
 @pytest.mark.parametrize(
     ("uri", "place"),
     [
