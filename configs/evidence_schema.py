@@ -15,7 +15,7 @@ OTHER = "other"  # in no band
 UNLISTED = "other, not listed"  # a value outside a code book that has an `other` itself
 _JOIN = " × "
 MOST_GROUPS = 250
-LONGEST_NAME = 300
+LONGEST_NAME = 200
 Limit = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 

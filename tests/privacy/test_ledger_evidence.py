@@ -30,7 +30,7 @@ def test_evidence_is_kept_in_the_chain_and_costs_nothing(desk: Any) -> None:
         ("gate_decision", {"auc": math.nan}),
         ("gate_decision", {"auc": math.inf}),
         ("gate_decision", {"rows": {1, 2}}),
-        ("gate_decision", {"text": "x" * 1_100_000}),
+        ("gate_decision", {"text": "x" * 4_200_000}),
     ],
 )
 def test_an_unknown_kind_or_payload_is_refused(desk: Any, kind: str, payload: dict[str, Any]) -> None:
@@ -45,11 +45,11 @@ def test_evidence_needs_somebody_who_gave_it(desk: Any, actor: str) -> None:
         desk.ledger.record(population="patients", kind="gate_decision", payload={}, actor=actor)
 
 
-def test_evidence_of_a_mebibyte_is_kept_and_one_character_more_is_refused(desk: Any) -> None:
-    most = {"t": "x" * (1_048_576 - len('{"t":""}'))}
+def test_evidence_of_four_mebibytes_is_kept_and_one_character_more_is_refused(desk: Any) -> None:
+    most = {"t": "x" * (4_194_304 - len('{"t":""}'))}
     desk.ledger.record(population="patients", kind="gate_decision", payload=most, actor="gate")
     assert desk.ledger.entries()[-1]["payload"] == most
-    with pytest.raises(ConfigurationError, match="1048577 characters, at most 1048576"):
+    with pytest.raises(ConfigurationError, match="4194305 characters, at most 4194304"):
         desk.ledger.record(population="patients", kind="gate_decision", payload={"t": most["t"] + "x"}, actor="gate")
 
 
