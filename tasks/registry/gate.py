@@ -16,6 +16,7 @@ from tasks.registry.evidence import Decision, Evidence, Missing, Reason, Verdict
 from tasks.registry.limits import LIMITS, Policy, check_policy
 from tasks.registry.standing import STANDING
 
+_NAMED = 40  # groups that a sentence names
 _ORDER = ("blocked", "insufficient", "passed", "noted")
 
 
@@ -65,7 +66,8 @@ def _groups(policy: Policy, evidence: Evidence) -> list[Reason]:
         reasons.append(Reason(gate="min_count", outcome="insufficient", words=words, limit=policy.min_count))
     left = [name for name, reason in why.items() if reason and name not in policy.required]
     if left:
-        words = f"not gated, for they hold too few people: {', '.join(left)}"
+        more = f" and {len(left) - _NAMED} more, see the groups on the model card" if len(left) > _NAMED else ""
+        words = f"not gated, for they hold too few people: {', '.join(left[:_NAMED])}{more}"
         reasons.append(Reason(gate="groups", outcome="noted", words=words))
     return reasons
 

@@ -594,6 +594,17 @@ def test_evidence_survives_json_and_judges_alike(change):
     assert judge(policy=policy, evidence=restored) == judge(policy=policy, evidence=evidence)
 
 
+@pytest.mark.parametrize(
+    ("count", "end"), [(40, ", g/39"), (41, ", g/39 and 1 more, see the groups on the model card")]
+)
+def test_a_sentence_names_forty_groups_that_are_not_gated_and_counts_the_rest(count, end):
+    few = tuple(
+        Judged(attribute="g", group=str(place), why_not="few", auc=Missing(why="few"), loss=Missing(why="few"))
+        for place in range(count)
+    )
+    assert reason(decide(groups=few), "groups").words.endswith(f"g/38{end}")
+
+
 def test_a_configuration_allows_exactly_the_limits_that_the_gate_takes():
     from pydantic import TypeAdapter, ValidationError
 
