@@ -3,6 +3,7 @@
 import pytest
 
 from configs import errors
+from configs.section import Faults
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,11 @@ def test_the_exit_code_of_an_error_is_that_of_its_class(error: type[errors.Discr
 def test_an_epsilon_that_cannot_be_computed_is_over_budget() -> None:
     assert issubclass(errors.AccountingError, errors.BudgetError)
     assert issubclass(errors.NotPrivateError, errors.InternalError)
+
+
+def test_what_a_check_between_keys_found_reads_as_one_line_where_nobody_takes_it_apart() -> None:
+    found = Faults("a is wrong", "b is wrong")
+    assert (str(found), found.sentences) == ("a is wrong; b is wrong", ("a is wrong", "b is wrong"))
 
 
 @pytest.mark.parametrize(("faults", "count"), [(["a"], "1 fault"), (["a", "b"], "2 faults"), ([], "0 faults")])

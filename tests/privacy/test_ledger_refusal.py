@@ -105,6 +105,16 @@ def test_an_epsilon_is_named_only_if_the_noise_that_it_would_get_fits(monkeypatc
     assert largest_epsilon(**options, admits=lambda run: noise_of(run) >= 1.9) is not None
 
 
+@pytest.mark.parametrize(("epsilon", "named"), [(0.01, 0.01), (0.0100999, 0.01), (0.00999, None)])
+def test_the_least_epsilon_that_is_named_is_a_hundredth(
+    monkeypatch: pytest.MonkeyPatch, epsilon: float, named: float | None
+) -> None:
+    monkeypatch.setattr(refusals, "pld_epsilon", lambda **_: epsilon)
+    monkeypatch.setattr(refusals, "calibrate_noise", lambda **_: 2.0)
+    found = largest_epsilon(others=[], training=TRAINING, delta=1e-6, admits=lambda run: noise_of(run) >= 2.0)
+    assert found == named
+
+
 def test_tiny_amounts_are_shown_as_what_they_are() -> None:
     assert [amount(x) for x in (0.0, 0.5, 4e-7, -4e-7)] == ["0.0000", "0.5000", "4.000e-07", "-4.000e-07"]
 
