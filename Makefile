@@ -15,7 +15,7 @@ help: ## print the targets
 run: $(RUN) ## retrain on simulated discharges: validate, train privately, account, record, promote or block
 	$(BIN)/discreet run configs/readmission.yaml
 
-test: $(DEV) ## the tests (about 12 minutes on two cores)
+test: $(DEV) ## the tests (about 13 minutes on two cores)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not proof"
 
 lint: $(DEV) ## ruff, pyright, import-linter
