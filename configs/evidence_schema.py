@@ -6,9 +6,9 @@ from itertools import pairwise
 from math import prod
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from configs.section import Count, Name, Section, Slug, Values
+from configs.section import Count, Name, Section, Slug, Values, distinct
 
 UNKNOWN = "unknown"  # missing; a value of that name means the same
 OTHER = "other"  # in no band
@@ -104,15 +104,10 @@ def number_pairs(bands: dict[str, tuple[str, ...]]) -> dict[str, tuple[float, fl
     return pairs
 
 
-def check_pairs(bands: dict[str, tuple[str, ...]]) -> None:
-    """Refuse intervals that are none.
-
-    Raises:
-        ValueError: a low that is not below its high, or not a number; two that overlap.
-    """
+def are_apart(bands: dict[str, tuple[str, ...]]) -> bool:
+    """Whether bands that are pairs of numbers have each a low below its high, and none overlaps another."""
     edges = sorted((number_pairs(bands) or {}).values())
-    if not all(low < high for low, high in edges) or any(a[1] > b[0] for a, b in pairwise(edges)):
-        raise ValueError("must be pairs of a low and a higher number that do not overlap")
+    return all(low < high for low, high in edges) and all(a[1] <= b[0] for a, b in pairwise(edges))
 
 
 class Fairness(Section):
@@ -166,7 +161,7 @@ class Gates(Section):
     min_count: Annotated[Count, Field(ge=11)] | None = Field(
         default=None, description="positives and negatives that a group needs to be gated; 100 when left out"
     )
-    required: tuple[str, ...] | None = Field(
+    required: Annotated[tuple[str, ...], AfterValidator(distinct)] | None = Field(
         default=None, description="groups, as `attribute/group`, without which the outcome is insufficient"
     )
 
@@ -218,13 +213,14 @@ def check_groups(fairness: Fairness, books: dict[str, tuple[str, ...]]) -> None:
             f"makes {total} groups, {sizes[largest]} of them of {largest}, and at most {MOST_GROUPS} can be judged at "
             "once: merge values into bands, or leave out an intersection"
         )
-    for attribute in sizes:
-        for name in _of_one(fairness.groups[attribute], books) if attribute in fairness.groups else ():
+    for attribute, group in fairness.groups.items():
+        for name in _of_one(group, books):
             if name is not None and (_JOIN.strip() in name or name in {"__other__", UNLISTED}):
                 raise ValueError(
                     f"makes a group of {attribute} named `{name[:40]}`: `×`, `__other__` and `{UNLISTED}` have a "
                     "meaning of their own; give such values a band with a name"
                 )
+    for attribute in sizes:
         for name in group_names(attribute, fairness, books):
             if len(name) > LONGEST_NAME:
                 raise ValueError(

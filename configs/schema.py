@@ -23,9 +23,9 @@ from configs.evidence_schema import (
     Attack,
     Fairness,
     Gates,
+    are_apart,
     attribute_names,
     check_groups,
-    check_pairs,
     group_names,
     number_pairs,
 )
@@ -168,11 +168,8 @@ class Config(Section):
                 strange = [text for text in listed if text not in feature.values]
                 if strange:
                     raise ValueError(f"{name}.bands names `{strange[0]}`, which the code book of {group.column} lacks")
-            if group.bands is not None and not isinstance(feature, CategoryFeature):
-                try:
-                    check_pairs(group.bands)
-                except ValueError as error:
-                    raise ValueError(f"{name}.bands {error}") from None
+            if group.bands is not None and not isinstance(feature, CategoryFeature) and not are_apart(group.bands):
+                raise ValueError(f"{name}.bands must be pairs of a low and a higher number that do not overlap")
         check_groups(value, data.code_books())
         return value
 

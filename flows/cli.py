@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
-import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from typer.exceptions import TyperException
 
-from configs.errors import BudgetError, ConfigurationError, DiscreetError, InternalError, UsageError, printable
-from flows import environment
+from configs.errors import BudgetError, ConfigurationError, DiscreetError, UsageError, printable
+from flows import environment, plain, server
 from flows.newfile import new_file
 
 if TYPE_CHECKING:
@@ -59,7 +56,7 @@ def check(config: ConfigPath, runtime: RuntimeName = "local", as_json: AsJson = 
     loaded, place = load(config), load_runtime(runtime)
     found = forecast(loaded.config, home=Path(place.home).expanduser())
     if as_json and not found.refusal:
-        _print_json(dataclasses.asdict(found))
+        plain.show(dataclasses.asdict(found))
     elif not as_json:
         screen.plan(out, config, loaded.config, found)
     if found.refusal:
@@ -180,7 +177,7 @@ def promote(
     judge = promote_again if "PREFECT_API_URL" in os.environ else promote_again.fn
     result: Any = judge(model, version, config, runtime, reason)
     if as_json:
-        _print_json(_outcome(result))
+        plain.show(plain.outcome(result))
     else:
         screen.outcome(out, result)
     raise typer.Exit(result.exit_code)
@@ -208,7 +205,7 @@ def ledger_show(
         found = ((name, ledger.population(name), ledger.entries(name)) for name in shown)
         states = {name: (state, entries) for name, state, entries in found if state is not None}
         if as_json:
-            _print_json({name: _plain(state) for name, state in states.items()})
+            plain.show(states)
         else:
             screen.ledger(out, states)
 
@@ -223,20 +220,20 @@ def _run_flow(name: str, parameters: dict[str, str], *, runtime: str, as_json: b
 
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
-    server = _boot_server()
+    booting = server.boot()
     from flows import retraining, screen
 
-    if server is not None:
-        server.join()
+    if booting is not None:
+        booting.join()
     # Prefect's heartbeat thread is joined in whole seconds at the end of every flow run
     with (
         temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
         nullcontext() if as_json else screen.following(err, rehearsal=name == "rehearse"),
     ):
-        result = _orchestrated(getattr(retraining, name), parameters)
+        result = server.orchestrated(getattr(retraining, name), parameters)
     standing = _standing(parameters["config_path"], home) if result.rehearsal else None
     if as_json:
-        _print_json(_outcome(result, standing))
+        plain.show(plain.outcome(result, standing))
     else:
         screen.outcome(out, result, standing)
     return result.exit_code
@@ -260,81 +257,6 @@ def _standing(config_path: str, home: Path) -> Forecast | DiscreetError:
         return forecast(load(config_path).config, home=home)
     except DiscreetError as error:
         return error
-
-
-def _boot_server() -> Thread | None:
-    """Start Prefect's embedded server beside the imports of torch and MLflow; each takes seconds."""
-    from prefect.settings import PREFECT_API_URL
-
-    if PREFECT_API_URL.value():
-        return None
-
-    def boot() -> None:
-        from prefect.client.orchestration import get_client
-        from prefect.server.api.server import SubprocessASGIServer
-
-        with suppress(RuntimeError):  # the flow asks again, and then says what is wrong
-            get_client(sync_client=True)
-            _bind(SubprocessASGIServer())
-
-    thread = Thread(target=boot, daemon=True)
-    thread.start()
-    return thread
-
-
-def _bind(server: Any) -> None:
-    """End the embedded server with this process, also after kill -9: a watcher reads a pipe that only we hold."""
-    if server.server_process is None:
-        return
-    watcher = subprocess.Popen(  # noqa: S603  (a fixed command and a number)
-        ["/bin/sh", "-c", f"read _; kill {server.server_process.pid} 2>/dev/null"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    atexit.register(watcher.kill)  # an orderly end stops the server itself
-
-
-def _orchestrated(flow: Any, parameters: dict[str, str]) -> Any:
-    try:
-        return flow(**parameters)
-    except RuntimeError as error:
-        if "API server" not in str(error):
-            raise
-    raise InternalError(
-        "Prefect's embedded server did not start or does not answer; nothing was read or spent. Try again on a "
-        "quieter machine, or start one (prefect server start) and set PREFECT_API_URL"
-    )
-
-
-def _outcome(result: Any, standing: Forecast | DiscreetError | None = None) -> dict[str, Any]:
-    reasons = [dict(zip(("gate", "outcome", "words"), reason, strict=True)) for reason in result.reasons]
-    plain = dataclasses.asdict(result) | {"reasons": reasons}
-    plain |= {"metrics": dict(result.metrics), "seconds": dict(result.seconds)}
-    if standing is None:
-        return plain
-    if isinstance(standing, DiscreetError):
-        ledger, refused = {"refusal": str(standing)}, standing.exit_code
-    else:
-        names = ("known", "used_epsilon", "epsilon_after", "guarantee_epsilon", "runs_that_fit", "refusal")
-        ledger = {name: getattr(standing, name) for name in names}
-        refused = BudgetError.exit_code if standing.refusal else 0
-    return plain | {"exit_code": 0, "would_exit": refused or result.exit_code, "ledger": ledger}
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _plain(dataclasses.asdict(value))
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(_plain(value), indent=2, allow_nan=False))
 
 
 def program() -> None:
@@ -390,7 +312,7 @@ def main() -> None:
 
 def _fail(kind: str, text: str, code: int, *, as_json: bool) -> None:
     if as_json:
-        _print_json({"error": kind, "message": text, "exit_code": code})
+        plain.show({"error": kind, "message": text, "exit_code": code})
     err.print(f"[bold red]{kind}[/] ", end="")
     # a name or a word of a file must not give orders to the terminal
     err.print("\n".join(printable(line) for line in text.split("\n")), markup=False, soft_wrap=True)

@@ -107,7 +107,8 @@ def outcome(console: Console, result: Outcome, standing: Forecast | DiscreetErro
         )
     )
     if not result.rehearsal:  # outside the frame, on one line each, to be copied
-        console.print(f"model card: {result.card}", markup=False, soft_wrap=True)
+        if result.card:
+            console.print(f"model card: {result.card}", markup=False, soft_wrap=True)
         console.print(f"mlflow ui --backend-store-uri {result.tracking_uri}", markup=False, soft_wrap=True)
 
 

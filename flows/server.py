@@ -1,7 +1,11 @@
-"""The Prefect server: the one of PREFECT_API_URL, or one of our own that lives as long as this process."""
+"""The Prefect server: the one of PREFECT_API_URL, or one of our own that ends with this process.
+
+`reached` is for serving; `boot` starts Prefect's embedded one for a single run.
+"""
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import socket
@@ -13,6 +17,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from rich.console import Console
@@ -61,6 +66,53 @@ def reached(home: Path, console: Console) -> Iterator[dict[Any, Any]]:
         process.wait()
         watcher.kill()
         watcher.wait()
+
+
+def boot() -> Thread | None:
+    """Start Prefect's embedded server beside the imports of torch and MLflow; each takes seconds.
+
+    Returns:
+        The thread that starts it; None where PREFECT_API_URL names a server.
+    """
+    from prefect.settings import PREFECT_API_URL
+
+    if PREFECT_API_URL.value():
+        return None
+
+    def start() -> None:
+        from prefect.client.orchestration import get_client
+        from prefect.server.api.server import SubprocessASGIServer
+
+        with suppress(RuntimeError):  # the flow asks again, and then says what is wrong
+            get_client(sync_client=True)
+            _bind(SubprocessASGIServer())
+
+    thread = Thread(target=start, daemon=True)
+    thread.start()
+    return thread
+
+
+def _bind(server: Any) -> None:
+    """End the embedded server with this process, also after kill -9."""
+    if server.server_process is not None:
+        atexit.register(_ends_with_us(server.server_process.pid).kill)  # an orderly end stops the server itself
+
+
+def orchestrated(flow: Any, parameters: dict[str, str]) -> Any:
+    """What a flow returns.
+
+    Raises:
+        InternalError: Prefect's embedded server does not answer.
+    """
+    try:
+        return flow(**parameters)
+    except RuntimeError as error:
+        if "API server" not in str(error):
+            raise
+    raise InternalError(
+        "Prefect's embedded server did not start or does not answer; nothing was read or spent. Try again on a "
+        "quieter machine, or start one (prefect server start) and set PREFECT_API_URL"
+    )
 
 
 def _started(port: int, password: str, log: Path) -> subprocess.Popen[bytes]:

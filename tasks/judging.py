@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from configs.errors import ConfigurationError, UsageError
 from configs.schema import Config
 from tasks import decisions, publishing
+from tasks.data.workfolder import sweep
 from tasks.handover import Outcome
 from tasks.opening import check_reason
 from tasks.privacy.ledger import Ledger
@@ -20,21 +22,6 @@ from tasks.registry.evidence import Decision, Evidence, Reason
 from tasks.registry.gate import judge
 from tasks.registry.standing import under
 from tasks.registry.tracking import Store
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Today:
-    """The limits of today.
-
-    Attributes:
-        policy: of the gate.
-        max_advantage: of the attack.
-        run_epsilon: what one run may cost.
-    """
-
-    policy: Mapping[str, object]
-    max_advantage: float
-    run_epsilon: float
 
 
 def judged_again(
@@ -58,6 +45,7 @@ def judged_again(
         InternalError: MLflow does not answer.
     """
     check_reason(reason)
+    sweep(home)  # a killed run's records do not wait for the next one
     path = home / "ledger.db"
     if not path.is_file():
         raise ConfigurationError(f"{path}: there is no ledger, so no version has any evidence")
@@ -67,64 +55,63 @@ def judged_again(
         evidence, card = entry.evidence, entry.content
         policy = entry.payload["policy"]
         if config is not None:
-            today = _today(config, entry, evidence)
-            policy, evidence = today.policy, _limited(evidence, today)
+            _check_same(config, entry, evidence)
+            policy, evidence = config.gates.policy(), _limited(evidence, config)
         seen = _unaltered(entry, evidence, store, model, version)
-        decision = judge(policy=policy, evidence=seen)
-        holder = aliases.champion(store=store, name=model)
-        holds = holder is not None and holder.version == version
-        if holds:
-            decision = _kept(decision, version)
-
-        def enter(found: Decision) -> None:
-            decisions.enter(
-                ledger,
-                population=entry.population,
-                about=entry.payload,
-                policy=policy,
-                evidence=evidence,  # without today's veto, which falls when the files are put back
-                decision=found,
-                actor=actor,
-                more={"again": True, "reason": reason},
-            )
-
-        enter(decision)  # before the alias moves: no champion may stand without its entry
-        if holds:
-            aliases.write(store=store, name=model, version=version, decision=decision)
-        else:
-            compared = evidence.champion_version
-            settled = aliases.settle(
-                store=store, name=model, version=version, decision=decision, compared_with=compared
-            )
-            if settled != decision:
-                enter(settled)
-            decision = settled
+        # the ledger keeps the evidence without today's veto, which falls when the files are put back
+        enter = partial(
+            decisions.enter,
+            ledger,
+            population=entry.population,
+            about=entry.payload,
+            policy=policy,
+            evidence=evidence,
+            actor=actor,
+            more={"again": True, "reason": reason},
+        )
+        decision = _settled(store, model, version, judge(policy=policy, evidence=seen), evidence, enter)
     return publishing.shown(store=store, card=_renewed(card, seen, decision), metrics=entry.metrics)
 
 
-def _today(config: Config, entry: decisions.Entry, evidence: Evidence) -> Today:
-    """The limits of a configuration, if it is about the version's model and people."""
-    run = config.privacy.run
+def _settled(
+    store: Store, model: str, version: str, judged: Decision, evidence: Evidence, enter: Callable[..., None]
+) -> Decision:
+    """Enter the decision, then move the alias by it: no champion may stand without its entry."""
+    holder = aliases.champion(store=store, name=model)
+    if holder is not None and holder.version == version:
+        decision = _kept(judged, version)
+        enter(decision=decision)
+        aliases.write(store=store, name=model, version=version, decision=decision)
+        return decision
+    enter(decision=judged)
+    compared = evidence.champion_version
+    decision = aliases.settle(store=store, name=model, version=version, decision=judged, compared_with=compared)
+    if decision != judged:
+        enter(decision=decision)
+    return decision
+
+
+def _check_same(config: Config, entry: decisions.Entry, evidence: Evidence) -> None:
+    """Refuse a configuration that is not about the version's model and people."""
     for key, theirs, ours in (
         ("model", config.model, entry.payload["model"]),
         ("privacy.population", config.privacy.population, entry.population),
         ("privacy.unit", config.privacy.unit, evidence.unit),
-        ("privacy.run.delta", f"{run.delta:g}", f"{evidence.delta:g}"),
+        ("privacy.run.delta", f"{config.privacy.run.delta:g}", f"{evidence.delta:g}"),
     ):
         if theirs != ours:
             raise UsageError(
                 f"the configuration has {key} = {theirs}, and the version was trained with {ours}: give the version's "
                 "own configuration, or retrain"
             )
-    return Today(policy=config.gates.policy(), max_advantage=config.attack.max_advantage, run_epsilon=run.epsilon)
 
 
-def _limited(evidence: Evidence, today: Today) -> Evidence:
+def _limited(evidence: Evidence, config: Config) -> Evidence:
     """The evidence with attack and epsilon held against today's limits."""
-    evidence = replace(evidence, run_epsilon_limit=today.run_epsilon)
+    evidence = replace(evidence, run_epsilon_limit=config.privacy.run.epsilon)
     if isinstance(evidence.attack, given.Missing):
         return evidence
-    return replace(evidence, attack=under(evidence.attack, today.max_advantage))
+    return replace(evidence, attack=under(evidence.attack, config.attack.max_advantage))
 
 
 def _unaltered(entry: decisions.Entry, evidence: Evidence, store: Store, model: str, version: str) -> Evidence:

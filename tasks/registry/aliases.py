@@ -222,6 +222,6 @@ def _overtaken(decision: Decision, compared_with: str | None, now: str | None) -
     """The same decision without the promotion, since the comparison is out of date."""
     before = f"version {compared_with}" if compared_with else "no version"
     after = f"version {now}" if now else "no version"
-    words = f"the champion changed while this model was judged: compared with {before}, now {after}; judge again"
+    words = f"this model was compared with {before}, and the champion is now {after}: retrain to compare with that"
     reason = Reason(gate="champion", outcome="insufficient", words=words)
     return replace(decision, verdict="insufficient", reasons=(reason, *decision.reasons))

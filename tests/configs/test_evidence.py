@@ -192,6 +192,11 @@ def test_a_required_group_must_be_one_that_can_exist(name: str, known: bool) -> 
         assert f"required names `{name}`, which is no group; known: sex/F, sex/M" in faults(fairness, gates=gates)
 
 
+def test_a_required_group_is_named_once() -> None:
+    gates = {"min_group": 0.6, "required": ["sex/F", "sex/F"]}
+    assert "must not repeat a value (sex/F appears more than once)" in faults({"groups": GROUPS}, gates=gates)
+
+
 def test_a_floor_under_groups_starts_at_eleven() -> None:
     fairness = {"groups": GROUPS}
     assert config(fairness, gates={"min_group": 0.6, "min_count": 11}).gates.min_count == 11

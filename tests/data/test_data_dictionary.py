@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from configs.errors import ConfigurationError, DataError
 from configs.load import load
@@ -213,10 +214,12 @@ def test_columns_without_a_name_and_repeated_ones_are_drafted_once_or_not_at_all
 def test_any_dictionary_is_read_or_refused(tmp_path, content):
     path = tmp_path / "dictionary.csv"
     path.write_bytes(b"column,kind,min,max,values\n" + content)
+    text = ""
     with suppress(ConfigurationError):
-        dictionary.draft_configuration(
+        text = dictionary.draft_configuration(
             header=HEADER, dictionary_rows=dictionary.read_dictionary(path), data_path="x.csv"
         )
+    assert not text or {"model", "data", "privacy"} <= set(YAML(typ="safe").load(text)), "a draft is YAML"
 
 
 def test_the_source_is_written_as_it_must_be_read(tmp_path):

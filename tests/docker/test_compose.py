@@ -41,6 +41,7 @@ def mounts(service: str) -> dict[str, tuple[str, bool]]:
 
 def test_it_follows_the_compose_specification() -> None:
     PyCompose.from_json(json.dumps(FILE)).validate()
+    assert {"postgres", "prefect", "mlflow", "deploy", "worker"} == set(FILE["services"]), "what was validated"
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ def test_the_right_noise_agrees_also_beneath_large_sums():
         sums = [torch.full((500,), 1e7), torch.zeros(100)]
         meter.add(sums=sums, gradients=release(sums), divisor=plan.expected_batch)
     meter.check(plan)
+    assert meter._squares > 0.6**2 * stats.chi2.isf(1e-12, 12_000), "rounding alone would look like wrong noise"
 
 
 def test_a_recipe_without_noise_agrees_with_none_and_any_noise_with_one_alone():

@@ -311,9 +311,9 @@ def test_words_in_brackets_break_no_screen(
 ORPHAN = """
 import os, signal, sys, threading, time
 from pathlib import Path
-from flows import cli, environment
+from flows import environment, server
 environment.embedded(Path(sys.argv[1]))
-thread = cli._boot_server()
+thread = server.boot()
 thread.join()
 from prefect.server.api.server import SubprocessASGIServer
 print(SubprocessASGIServer().server_process.pid, flush=True)

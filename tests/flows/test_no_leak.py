@@ -32,8 +32,8 @@ from flows import environment
 environment.embedded(Path(os.environ["DISCREET_HOME"]))
 import pandas as pd
 from configs.errors import DiscreetError
-from flows import cli, retraining
-cli._boot_server().join()  # bound to this process: an embedded server that outlives a kill would hold its output open
+from flows import retraining, server
+server.boot().join()  # bound to this process: an embedded server that outlives a kill would hold its output open
 from tasks import fitting
 from tasks.privacy.ledger import Ledger
 fit, claim, seen = fitting.fit, Ledger.claim, []

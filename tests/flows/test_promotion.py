@@ -201,6 +201,14 @@ def test_epsilon_is_held_against_the_limit_of_today(home: Path, small: Small, bl
     assert [gate for gate, state, _ in outcome.reasons if state == "blocked"] == ["run_epsilon"]
 
 
+def test_a_second_look_sweeps_what_a_killed_run_has_left(home: Path, blocked: Any) -> None:
+    left = home / "work" / "readmission-killed"
+    left.mkdir(parents=True)
+    (left / "records.parquet").write_text("a record")
+    assert again().verdict == "blocked"
+    assert not left.exists()
+
+
 def test_evidence_is_the_ledger_s_and_what_mlflow_says_changes_nothing(home: Path, small: Small, blocked: Any) -> None:
     client = mlflow.MlflowClient(f"sqlite:///{home}/mlflow.db", f"sqlite:///{home}/mlflow.db")
     client.log_metric(blocked.run_id, "test/auc", 0.999)

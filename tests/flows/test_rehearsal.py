@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from configs.errors import BudgetError, ConfigurationError, UsageError
-from flows import cli, screen
+from flows import cli, plain, screen
 from tasks import progress
 from tasks.forecast import Forecast
 from tasks.handover import Outcome
@@ -128,10 +128,10 @@ def test_a_rehearsal_s_page_says_nothing_as_if_it_had_happened() -> None:
 def test_in_json_a_rehearsal_has_the_exit_code_of_its_process_and_the_one_that_a_run_would_have(
     verdict: str, code: int, found: Any, would_exit: int
 ) -> None:
-    said = cli._outcome(outcome_of(verdict=verdict, exit_code=code), found)
+    said = plain.outcome(outcome_of(verdict=verdict, exit_code=code), found)
     assert (said["verdict"], said["exit_code"], said["would_exit"]) == (verdict, 0, would_exit)
     assert said["ledger"]["refusal"] == (found.refusal if isinstance(found, Forecast) else str(found))
-    real = cli._outcome(outcome_of(verdict=verdict, exit_code=code, rehearsal=False), None)
+    real = plain.outcome(outcome_of(verdict=verdict, exit_code=code, rehearsal=False), None)
     assert real["exit_code"] == code
     assert not {"would_exit", "ledger"} & real.keys()
 

@@ -52,7 +52,11 @@ _LEDGER = [
     for name in ("", "_evidence", "_integrity", "_properties", "_races", "_refusal", "_schema")
 ]
 _CONFIGS = ["tests/configs"]
-_GATE = ["--noconftest", "tests/registry/test_gate.py"]  # its conftest is for MLflow
+_GATE = [
+    "--noconftest",
+    "tests/registry/test_gate.py",
+    "tests/registry/test_gate_groups.py",
+]  # its conftest is for MLflow
 TESTS = {  # files with the same tests are measured together, so few lists are fast
     **{f"tasks/registry/{name}.py": _GATE for name in ("gate", "limits", "standing", "bounds", "evidence")},
     "tasks/privacy/tradeoff.py": [f"{_PRIVACY}tradeoff.py"],

@@ -119,7 +119,7 @@ def test_a_champion_that_changed_meanwhile_turns_a_promotion_into_insufficient(s
         settle(store=store, name=version.name, version=number, decision=PROMOTED, compared_with=compared)
     settled = settle(store=store, name=version.name, version=third, decision=PROMOTED, compared_with=first)
     assert settled.verdict == "insufficient"
-    assert f"compared with version {first}, now version {second}" in settled.reasons[0].words
+    assert f"compared with version {first}, and the champion is now version {second}" in settled.reasons[0].words
     assert now(store, version) == second
     assert client(store).get_model_version(version.name, third).tags["discreet.verdict"] == "insufficient"
 
